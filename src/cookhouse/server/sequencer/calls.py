@@ -11,7 +11,6 @@ were told already are not told twice.
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,22 +33,22 @@ from cookhouse.engine.contract import (
     Output,
     Publish,
     Sample,
-    Saved,
     SaveSnapshot,
     Spent,
     Tokens,
     Up,
 )
-from cookhouse.errors import CookhouseError, InputError
-from cookhouse.naming import listed
+from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
 from cookhouse.server.workers.creations import Creation, Creations
+from cookhouse.server.workers.leaving import leaver
 from cookhouse.server.workers.member import MakeWorker, Member, relay
 from cookhouse.server.workers.moves import Moves
 from cookhouse.server.workers.placement import Placement
 from cookhouse.server.workers.plans import WorkerPlan, next_plan
+from cookhouse.server.workers.transfers import Transfers
 from cookhouse.server.workers.weights import Shape, Weights
 
 _log = logging.getLogger(__name__)
@@ -94,6 +93,7 @@ class Calls:
         self._placement = Placement()
         self._creations = Creations()
         self._weights = Weights(None if folder is None else Moves(folder / _MOVES, max_file_bytes))
+        self._transfers = Transfers(self._weights, self.members, self.ask, self._go_on, self._sampled)
         self._shapes: dict[str, Shape] = {}
         """Of models."""
         self._calls: dict[str, Call] = {}
@@ -203,13 +203,10 @@ class Calls:
         Raises:
             InputError: there is no such worker, or none beside it that trains, or samples.
         """
-        member = self._leaver(name)
+        member = leaver(self.members, name)
         member.is_leaving = True
         reason = f"{name} is drained"
-        for snapshot_id in self._weights.only_at(member, self.members) & self._weights.shapes.keys():
-            if snapshot_id not in self._weights.moving:
-                self._move(snapshot_id, member)
-        await self._moved()
+        await self._transfers.rescue(member)
         model_ids = self._placement.models_of(member)
         gone = Gone(
             reason=reason,
@@ -226,19 +223,6 @@ class Calls:
         self.members.remove(member)
         self._depart(member, replace(gone, model_ids=(), snapshot_ids=()), list(member.calls.values()))
         await member.close(max(1.0, deadline - asyncio.get_running_loop().time()))
-
-    def _leaver(self, name: str) -> Member:
-        staying = [member for member in self.members if not member.is_leaving]
-        found = next((member for member in staying if member.name == name), None)
-        if found is None:
-            names = listed([member.name for member in staying])
-            raise InputError(f"there is no worker {name!r} that could leave; there are {names}")
-        others = [member.plan for member in staying if member is not found]
-        if (found.plan.trains and not any(plan.trains for plan in others)) or (
-            found.plan.samples and not any(plan.samples for plan in others)
-        ):
-            raise InputError(f"{name} is the last worker of its kind; add another one first, or stop the server")
-        return found
 
     def _member(self, plan: WorkerPlan) -> Member:
         return Member(plan, self._make_worker, take=self._take, on_lost=self._note_lost)
@@ -268,7 +252,7 @@ class Calls:
             case Fetch():
                 self._place_fetch(call, command)
             case SaveSnapshot():
-                (self._holder(command.snapshot_id) or self.members[0]).put(call)
+                (self._weights.holder(command.snapshot_id, self.members) or self.members[0]).put(call)
             case _:
                 next((member for member in self.members if member.is_up), self.members[0]).put(call)
 
@@ -314,100 +298,23 @@ class Calls:
         snapshot_id = command.request.snapshot_id
         if snapshot_id is not None and self._weights.waits(snapshot_id, call):
             return
-        if snapshot_id in self._weights.moving:
-            self._weights.moving[snapshot_id].append(call)
-            return
         member = self._placement.for_sample(self.members, command.request) or self.members[0]
-        if snapshot_id is not None and snapshot_id not in member.snapshots:
-            fetch = self._weights.fetch(snapshot_id)
-            if fetch is not None:
-                self._fetch(member, fetch)
-            elif (holder := self._holder(snapshot_id)) is not None and snapshot_id in self._weights.shapes:
-                self._move(snapshot_id, holder).append(call)
-                return
-        member.put(call)
+        if snapshot_id is None or self._transfers.bring(snapshot_id, member, call):
+            member.put(call)
 
-    def _holder(self, snapshot_id: str) -> Member | None:
-        """A worker that has weights, rather one that is up."""
-        holders = [member for member in self.members if snapshot_id in member.snapshots]
-        return min(holders, key=lambda member: not member.is_up, default=None)
+    def _go_on(self, call: Call, error: BaseException | None) -> None:
+        """Weights that a sample waited for were written, or could not be."""
+        snapshot_id = call.command.request.snapshot_id if isinstance(call.command, Sample) else None
+        can_come = snapshot_id is not None and (self._weights.waits(snapshot_id) or self.holds(snapshot_id))
+        if error is not None and not can_come:
+            self._lose(call, f"the weights of this sampling client are gone: {error}")
+        else:
+            self._place(call)
 
-    def _fetch(self, member: Member, fetch: Fetch) -> None:
-        """Have a worker read weights that another one has, or had. A failure of it is that of the samples behind it."""
-        answer = self.ask(member, replace(fetch, command_id=uuid.uuid4().hex))
-        member.snapshots.add(fetch.snapshot_id)
-
-        def look(done: asyncio.Future[Output]) -> None:
-            if not done.cancelled() and isinstance(done.exception(), InputError):
-                member.snapshots.discard(fetch.snapshot_id)
-
-        answer.add_done_callback(look)
-
-    def _move(self, snapshot_id: str, holder: Member) -> list[Call]:
-        """Have weights written for other workers; what is added to the answer goes on then."""
-        moves, shape = self._weights.moves, self._weights.shapes[snapshot_id]
-        assert moves is not None
-        waiting = self._weights.moving[snapshot_id] = []
-        url = moves.url(snapshot_id)
-        save = SaveSnapshot(command_id=uuid.uuid4().hex, account=shape.account, snapshot_id=snapshot_id, url=url)
-
-        def go_on(done: asyncio.Future[Output]) -> None:
-            self._weights.moving.pop(snapshot_id, None)
-            if done.cancelled():
-                return
-            error = done.exception()
-            if error is None:
-                saved = done.result()
-                assert isinstance(saved, Saved)
-                self._note_moved(snapshot_id, shape, url, sum(saved.sizes.values()))
-            elif not isinstance(error, LostError):
-                holder.snapshots.discard(snapshot_id)
-            for call in waiting:
-                if error is not None and not (self._weights.waits(snapshot_id) or self.holds(snapshot_id)):
-                    self._lose(call, f"the weights of this sampling client are gone: {error}")
-                else:
-                    self._place(call)
-
-        self.ask(holder, save).add_done_callback(go_on)
-        return waiting
-
-    async def _moved(self) -> None:
-        """Wait until no weights are being written for others."""
-        while self._weights.moving:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_SECONDS)
-
-    def _note_moved(self, snapshot_id: str, shape: Shape, url: str, num_bytes: int) -> None:
-        moves = self._weights.moves
-        assert moves is not None
-        fetch = Fetch(
-            command_id="",
-            account=Account(shape.account.owner, ""),
-            snapshot_id=snapshot_id,
-            base_model=shape.base_model,
-            lora=shape.lora,
-            url=url,
-        )
-        moves.add(fetch, num_bytes)
-        if not self.holds(snapshot_id):  # forgotten meanwhile
-            moves.drop(snapshot_id)
-        used = {call.command.request.snapshot_id for call in self._calls.values() if isinstance(call.command, Sample)}
-        for dropped in moves.make_room(lambda name: name in used or not self._is_at_origin(name)):
-            self._forget_copies(dropped)
-
-    def _is_at_origin(self, snapshot_id: str) -> bool:
-        """Whether the worker that published weights still has them."""
-        origin = self._weights.origins.get(snapshot_id)
-        return origin in self.members and origin is not None and snapshot_id in origin.snapshots
-
-    def _forget_copies(self, snapshot_id: str) -> None:
-        """Have workers that read a file which is deleted forget what they read: they could not read it again."""
-        if self._weights.fetch(snapshot_id) is not None:
-            return
-        account = self._weights.shapes[snapshot_id].account
-        for member in self.members:
-            if snapshot_id in member.snapshots and member is not self._weights.origins[snapshot_id]:
-                member.snapshots.discard(snapshot_id)
-                member.submit(Forget(command_id="", account=account, snapshot_ids=(snapshot_id,)))
+    def _sampled(self) -> Collection[str]:
+        """Weights that samples under way read."""
+        commands = (call.command for call in self._calls.values())
+        return {one.request.snapshot_id or "" for one in commands if isinstance(one, Sample)}
 
     def _take(self, member: Member, event: Event) -> None:
         match event:

@@ -30,8 +30,6 @@ class Weights:
         """By snapshot: what a worker that lacks it is told first."""
         self._coming: dict[str, list[Call]] = {}
         """By snapshot that is to be published again: the samples that wait for it."""
-        self.moving: dict[str, list[Call]] = {}
-        """By snapshot that is being written for others: the samples that wait for it."""
 
     def fetch(self, snapshot_id: str) -> Fetch | None:
         """What reads weights from a file; None: there is none."""
@@ -73,3 +71,8 @@ class Weights:
         """Weights that go with a worker: in no file, and with no other."""
         others: set[str] = set().union(*(one.snapshots for one in members if one is not member))
         return frozenset(name for name in member.snapshots - others if self.fetch(name) is None)
+
+    def holder(self, snapshot_id: str, members: Iterable[Member]) -> Member | None:
+        """A worker that has weights, rather one that is up."""
+        holders = [member for member in members if snapshot_id in member.snapshots]
+        return min(holders, key=lambda member: not member.is_up, default=None)
