@@ -39,6 +39,10 @@ def plans_of(
         raise InputError(
             "--workers train and sample, --trainers and --samplers do one of the two; give one or the other"
         )
+    if apart and samplers_only:
+        raise InputError(
+            "--samplers-only has no worker train; use --workers N with it, in place of --trainers --samplers"
+        )
     if apart and not (trainers and samplers):
         raise InputError(
             "--trainers and --samplers go together, at least one of each; a server that only samples is started with "
