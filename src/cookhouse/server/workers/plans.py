@@ -27,7 +27,7 @@ class WorkerPlan:
 
 
 def plans_of(
-    *, workers: int | None = None, trainers: int | None = None, samplers: int | None = None
+    *, workers: int | None = None, trainers: int | None = None, samplers: int | None = None, samplers_only: bool = False
 ) -> list[WorkerPlan]:
     """`workers` that train and sample; or `trainers` that only train beside `samplers` that only sample.
 
