@@ -426,7 +426,7 @@ class Client:
             ("weights of this sampling client", "server"): self._server.drops_samplers or not self.has_journal,
             ("with it (an injected loss)", "server"): not self.has_journal,
             ("the engine was lost: an injected loss", "server"): can_lose,
-            ("is drained)", "server"): not self.has_journal,
+            ("has left)", "server"): not self.has_journal,
             ("no checkpoint at", "user"): is_sample and self._has_deleted,
             ("has been deleted", "user"): is_sample and self._has_deleted,
             ("has ended", "user"): self._is_over,
