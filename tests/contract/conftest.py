@@ -12,11 +12,18 @@ from tests.server.hosting import KEY, Host, hosted
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.engine import Engine
+from cookhouse.server.workers.plans import plans_of
 
 PRECISIONS = ("float32", "bfloat16")
 """The second is the default on processors that multiply it faster; elsewhere torch computes it by way of fp32."""
 TORCH_ENGINES = ("float32", pytest.param("bfloat16", marks=pytest.mark.slow))
 """The suite runs on both. In bf16 among the slow tests, but for what depends most on rounding: see below."""
+SEVERAL = tuple(pytest.param(name, marks=pytest.mark.slow) for name in ("together", "apart"))
+"""The fake, behind two workers that do all, and behind one that trains beside one that samples."""
+of_several_workers = pytest.mark.parametrize(
+    "engine", [pytest.param(name, marks=pytest.mark.slow) for name in ("float32_together", "float32_apart")]
+)
+"""The real engine behind several workers."""
 in_both_precisions = pytest.mark.parametrize("engine", PRECISIONS)
 """For what the fake engine does not compute."""
 with_each_engine = pytest.mark.parametrize("engine", ["fake", *PRECISIONS])
@@ -46,9 +53,34 @@ def bfloat16_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield host
 
 
-@pytest.fixture(params=["fake", *TORCH_ENGINES])
+@pytest.fixture(scope="session")
+def together_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with hosted(tmp_path_factory.mktemp("state"), FakeEngine, plans=plans_of(workers=2)) as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def apart_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with hosted(tmp_path_factory.mktemp("state"), FakeEngine, plans=plans_of(trainers=1, samplers=1)) as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def float32_together_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with hosted(tmp_path_factory.mktemp("state"), make_torch_engine, plans=plans_of(workers=2)) as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def float32_apart_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    plans = plans_of(trainers=1, samplers=1)
+    with hosted(tmp_path_factory.mktemp("state"), make_torch_engine, plans=plans) as host:
+        yield host
+
+
+@pytest.fixture(params=["fake", *TORCH_ENGINES, *SEVERAL])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Which one: `fake`, or the precision of the real one."""
+    """Which one: `fake`, by itself or behind several workers, or the precision of the real one."""
     return str(request.param)
 
 

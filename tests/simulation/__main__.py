@@ -8,6 +8,7 @@ import logging
 import time
 from dataclasses import asdict, fields, replace
 
+from cookhouse.server.workers.plans import plans_of
 from tests.simulation.program import FAULTS, Surroundings, simulate
 
 
@@ -18,6 +19,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=3)
     parser.add_argument("--requests", type=int, default=150)
     parser.add_argument("--without-journal", action="store_true")
+    parser.add_argument("--num-workers", type=int, help="each trains and samples; default: 1")
+    parser.add_argument("--num-trainers", type=int, help="with --num-samplers: they do one of the two")
+    parser.add_argument("--num-samplers", type=int)
     for field in fields(FAULTS):
         parser.add_argument(
             f"--{field.name.replace('_', '-')}",
@@ -26,12 +30,17 @@ def main() -> None:
             help="without a journal: see FaultRates; with one, the seed decides",
         )
     options = parser.parse_args()
+    plans = plans_of(workers=options.num_workers, trainers=options.num_trainers, samplers=options.num_samplers)
     rates = replace(FAULTS, **{name: getattr(options, name) for name in asdict(FAULTS)})
     surroundings = Surroundings(rates=rates) if options.without_journal else None
     logging.basicConfig()
     began_at, used = time.perf_counter(), time.process_time()
     report = simulate(
-        options.seed, num_clients=options.clients, num_requests=options.requests, surroundings=surroundings
+        options.seed,
+        num_clients=options.clients,
+        num_requests=options.requests,
+        surroundings=surroundings,
+        plans=plans,
     )
     used = time.process_time() - used
     for name, number in sorted(report.counts.items()):

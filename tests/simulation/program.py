@@ -5,20 +5,22 @@ import logging
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
 
 from cookhouse.server.settings import Settings
+from cookhouse.server.workers.plans import WorkerPlan
 from tests.simulation.clients import Client, Habits, Ledger
 from tests.simulation.faults import DiskRates, FaultRates
 from tests.simulation.history import BrokenPromiseError
-from tests.simulation.server import WITHOUT_JOURNAL, CrashRates, SimulatedServer
+from tests.simulation.server import WITHOUT_JOURNAL, ChangeRates, CrashRates, SimulatedServer
 from tests.simulation.virtual import World
 
 FAULTS = FaultRates(refused=0.002, failed=0.002, slow=0.001, lost=0.00002)
+ONE_WORKER = (WorkerPlan(),)
 _ROW_BYTES = 100
 """Larger bodies go into segments, so that some do."""
 
@@ -32,6 +34,7 @@ class Surroundings:
     disk: DiskRates = DiskRates()  # noqa: RUF009
     crashes: CrashRates = CrashRates(num_crashes=0)  # noqa: RUF009
     habits: Habits = Habits()  # noqa: RUF009
+    changes: ChangeRates = ChangeRates()  # noqa: RUF009
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,14 +83,33 @@ def crashing(seed: int) -> Surroundings:
     )
 
 
-def simulate(seed: int, *, num_clients: int, num_requests: int, surroundings: Surroundings | None = None) -> Report:
-    """Run a program; `surroundings` None: those of `crashing`.
+def changing(seed: int) -> ChangeRates:
+    """Several workers, of which some leave, and more come."""
+    chance = random.Random(f"changes of {seed}")
+    return ChangeRates(
+        seconds=chance.choice([0.3, 3.0, 20.0]),
+        num_changes=chance.choice([0, 5, 30]),
+        drain_seconds=chance.choice([0.0, 0.1, 5.0]),
+    )
+
+
+def simulate(
+    seed: int,
+    *,
+    num_clients: int,
+    num_requests: int,
+    surroundings: Surroundings | None = None,
+    plans: Sequence[WorkerPlan] = ONE_WORKER,
+) -> Report:
+    """Run a program; `surroundings` None: those of `crashing`, and with several workers of `changing`.
 
     Raises:
         BrokenPromiseError: an answer, or what was left at the end, is not as it must be.
     """
     keys = {f"tml-client-{index:04}": "" for index in range(num_clients)}
     around = crashing(seed) if surroundings is None else surroundings
+    if len(plans) > 1 and surroundings is None:
+        around = replace(around, changes=changing(seed))
 
     async def main() -> Report:
         server = SimulatedServer(
@@ -97,6 +119,8 @@ def simulate(seed: int, *, num_clients: int, num_requests: int, surroundings: Su
             rates=around.rates,
             disk_rates=around.disk,
             crash_rates=around.crashes,
+            plans=plans,
+            changes=around.changes,
             seed=seed,
         )
         try:
@@ -136,12 +160,20 @@ def simulate(seed: int, *, num_clients: int, num_requests: int, surroundings: Su
         first: BaseException = broken
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        options = f" --seed {seed} --clients {num_clients} --requests {num_requests}"
+        options = f" --seed {seed} --clients {num_clients} --requests {num_requests}{_in_words(plans)}"
         if surroundings is not None:
             rates = asdict(around.rates).items()
             options += " --without-journal" + "".join(f" --{name.replace('_', '-')} {rate:g}" for name, rate in rates)
         words = str(first) if isinstance(first, BrokenPromiseError) else repr(first)
         raise BrokenPromiseError(f"{words}\nRepeat it: python -m tests.simulation{options}") from first
+
+
+def _in_words(plans: Sequence[WorkerPlan]) -> str:
+    """As options of the command line."""
+    num_samplers = sum(not plan.trains for plan in plans)
+    if num_samplers:
+        return f" --num-trainers {len(plans) - num_samplers} --num-samplers {num_samplers}"
+    return f" --num-workers {len(plans)}" if len(plans) > 1 else ""
 
 
 def _memory() -> str | None:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import shutil
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,13 +17,14 @@ import sqlalchemy as sa
 from cookhouse.engine.contract import Worker
 from cookhouse.engine.simulated import Costs, SimulatedEngine
 from cookhouse.engine.transports.simulated import Simulated
+from cookhouse.errors import InputError
 from cookhouse.server.journaling import OFF
 from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import AnswerRecord, EntryRecord, SamplerRecord, StateRecord
-from cookhouse.server.workers.plans import WorkerPlan, worker_options
+from cookhouse.server.workers.plans import FOLDER, WorkerPlan, worker_options
 from tests.simulation.faults import DiskRates, FaultRates, Faults, FaultyDisk, FussyEngine
 from tests.simulation.processes import KilledError, Process
 
@@ -43,6 +44,17 @@ class CrashRates:
     """No more than these, so that programs end."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChangeRates:
+    """How often an operator drains a worker, or adds one."""
+
+    seconds: float = 10.0
+    """Between two, about."""
+    num_changes: int = 0
+    drain_seconds: float = 2.0
+    """What a worker that is drained may take for its samples, at most."""
+
+
 class SimulatedServer:
     """Opened and closed within a running world. With a journal it may be killed at any moment, and another one is
     started over the same folder.
@@ -58,14 +70,16 @@ class SimulatedServer:
         rates: FaultRates = FaultRates(),  # noqa: B008
         disk_rates: DiskRates = DiskRates(),  # noqa: B008
         crash_rates: CrashRates = CrashRates(num_crashes=0),
+        plans: Sequence[WorkerPlan] = (WorkerPlan(),),
+        changes: ChangeRates = ChangeRates(),  # noqa: B008
         seed: int = 0,
     ) -> None:
-        """`owners`: the keys of the tenants."""
+        """`owners`: the keys of the tenants; `plans`: the workers that each server starts with."""
         self.has_journal = settings.journal != OFF
         self.settings = settings
         self.faults = Faults(rates, random.Random(f"faults of {seed}"), by_content=self.has_journal)
-        self.engines: list[SimulatedEngine] = []
-        """One of each worker; the last one is in use."""
+        self.engines: dict[str, SimulatedEngine] = {}
+        """The one in use of each worker, by name."""
         self.drops_samplers = settings.max_snapshot_file_bytes < 2**20
         """Whether weights of samplers go for others."""
         self.answered_twice: list[tuple[bytes, str, bytes]] = []
@@ -78,8 +92,10 @@ class SimulatedServer:
         self._costs = costs
         self._disk_rates = disk_rates
         self._crash_rates = crash_rates
+        self._plans = plans
+        self._changes = changes
         self._chance = random.Random(f"crashes of {seed}")
-        self._options = worker_options(settings, folder)
+        self._num_made = 0
         self._is_up = asyncio.Event()
         self._processes: list[Process] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -92,6 +108,8 @@ class SimulatedServer:
         """Start it, and whoever kills it and starts it again."""
         if self.has_journal:
             self._tasks = [asyncio.create_task(self._keep_up()), asyncio.create_task(self._kill_now_and_then())]
+        if self._changes.num_changes:
+            self._tasks.append(asyncio.create_task(self._change_now_and_then()))
         with suppress(KilledError):
             await self._open()
         await self._is_up.wait()
@@ -129,14 +147,16 @@ class SimulatedServer:
         return await self._processes[-1].ask(answer(), patience)
 
     async def calm(self) -> None:
-        """Have no more crashes, nor faults of the disk."""
+        """Have no more crashes, changes, nor faults of the disk."""
         self._crash_rates = CrashRates(num_crashes=0)
+        self._changes = ChangeRates()
         self._disk_rates = DiskRates()
         await self._is_up.wait()
         if self.has_journal:
             self._disk.rates = self._disk_rates
 
     def _begin(self) -> None:
+        shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
         if not self.has_journal:
             self.service = self._make_service()
             return
@@ -154,6 +174,7 @@ class SimulatedServer:
             state_dir=self._folder,
             settings=self.settings,
             make_worker=self._make_worker,
+            plans=self._plans,
             store=Store(self._folder / "server.db" if self.has_journal else Path(":memory:")),
         )
         finish = service.futures.finish
@@ -206,25 +227,56 @@ class SimulatedServer:
                 await asyncio.sleep(0)
             self._kill(self._processes[-1])
 
-    def _make_worker(self, _plan: WorkerPlan) -> Worker:
+    async def _change_now_and_then(self) -> None:
+        """Drain a worker, or add one, while all others go on."""
+        while True:
+            await asyncio.sleep(self._chance.random() * 2 * self._changes.seconds)
+            if self.counts["changes"] >= self._changes.num_changes:
+                continue
+            self.counts["changes"] += 1
+            with suppress(KilledError):
+                await self.ask(self._change)
+
+    async def _change(self, service: Service) -> None:
+        members = service.calls.members
+        if self._chance.random() < 0.5 and len(members) < 2 * len(self._plans):
+            service.calls.add()
+            self.counts["adds"] += 1
+            return
+        name = self._chance.choice([member.name for member in members])
+        try:
+            await service.calls.drain(name, self._chance.random() * self._changes.drain_seconds)
+        except InputError:
+            self.counts["drains refused"] += 1
+        else:
+            self.counts["drains"] += 1
+
+    def _make_worker(self, plan: WorkerPlan) -> Worker:
         def make(spend: object) -> SimulatedEngine:
             engine = FussyEngine([BASE], costs=self._costs, spend=spend, faults=self.faults)
-            self.engines.append(engine)
+            self.engines[plan.name] = engine
             return engine
 
-        return Simulated(make, replace(self._options, worker=f"engine{len(self.engines)}"))
+        self._num_made += 1
+        options = worker_options(self.settings, self._folder, plan)
+        return Simulated(make, replace(options, worker=f"engine{self._num_made}"))
 
     def leftovers(self) -> dict[str, object]:
         """What is still held: nothing, once all sessions have ended and all results been forgotten."""
-        service, engine = self.service, self.engines[-1]
+        service = self.service
         sequencer, calls = service.sequencer, service.calls
+        engines = [self.engines[member.name] for member in calls.members]
         held: dict[str, object] = {
             "sessions": len(list(service.sessions)),
             "futures": len(service.futures),
-            "models of the engine": len(engine._models),
-            "snapshots of the engine": len(engine._snapshots),
-            "samples of the engine": len(engine._running),
-            "calls": len(calls._calls),
+            "models of the engines": sum(len(engine._models) for engine in engines),
+            "snapshots of the engines": sum(len(engine._snapshots) for engine in engines),
+            "samples of the engines": sum(len(engine._running) for engine in engines),
+            "calls": len(calls._calls) + sum(len(member.calls) + member.num_tokens for member in calls.members),
+            "models that look for a place": len(calls._creations),
+            "weights on their way": len(calls._transfers),
+            "weights at workers": sum(len(member.snapshots) for member in calls.members),
+            "weights moved": [path.name for path in (self._folder / FOLDER / "moves").glob("*")],
             "models with a place": len(calls._placement._models) + len(calls._shapes),
             "weights to read again": len(calls._weights._fetches) + len(calls._weights.shapes),
             "weights to come": len(calls._weights._coming),
@@ -236,8 +288,8 @@ class SimulatedServer:
             held |= self._leftovers_on_disk()
             held["tasks"] = _beyond({"sweeper", "worker events", "worker"}, self._processes[-1])
         else:
-            # This task, the sweeper, the worker and the reader of its events.
-            held["tasks"] = max(0, len(asyncio.all_tasks()) - 4)
+            # This task, the sweeper, those of ours, and of each worker its own and the reader of its events.
+            held["tasks"] = max(0, len(asyncio.all_tasks()) - 2 - len(self._tasks) - 2 * len(calls.members))
         return {name: what for name, what in held.items() if what}
 
     def _leftovers_on_disk(self) -> dict[str, object]:

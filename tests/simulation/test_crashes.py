@@ -6,6 +6,7 @@ that ran in another place, samples of other weights, and anything left over when
 
 import pytest
 
+from cookhouse.server.workers.plans import plans_of
 from tests.simulation.program import simulate
 
 CLIENTS, REQUESTS = 3, 150
@@ -19,6 +20,36 @@ MORE_SEEDS = [4, 8, 14, 19, 24, 34, 36, 38]
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE_SEEDS)])
 def test_a_crash_is_a_pause(seed: int) -> None:
     simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS)
+
+
+SHAPES = {
+    "2 workers": {"workers": 2},
+    "5 workers": {"workers": 5},
+    "1 trainer, 2 samplers": {"trainers": 1, "samplers": 2},
+    "2 trainers, 1 sampler": {"trainers": 2, "samplers": 1},
+}
+# Each found a bug once, or has many drains and crashes.
+SEEDS_OF_SEVERAL = [
+    ("2 workers", 1015),
+    ("2 workers", 1039),
+    ("5 workers", 1002),
+    ("1 trainer, 2 samplers", 1001),
+    ("2 trainers, 1 sampler", 1002),
+]
+
+
+@pytest.mark.parametrize(("shape", "seed"), SEEDS_OF_SEVERAL)
+def test_a_crash_of_several_workers_is_a_pause(shape: str, seed: int) -> None:
+    """Workers are lost one by one, drained and added as well."""
+    simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS, plans=plans_of(**SHAPES[shape]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("first", range(1000, 1100, 20))
+def test_a_crash_of_several_workers_is_a_pause_from_many_seeds(first: int, shape: str) -> None:
+    for seed in range(first, first + 20):
+        simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS, plans=plans_of(**SHAPES[shape]))
 
 
 def test_a_program_with_crashes_is_the_same_from_the_same_seed() -> None:

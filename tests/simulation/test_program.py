@@ -4,6 +4,7 @@ A failing seed is repeated by `python -m tests.simulation --seed SEED`, with the
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from cookhouse.engine.worker.loop import Loop
 from cookhouse.server.sequencer.intake import Intake
 from cookhouse.server.sequencer.order import ModelOrder
 from cookhouse.server.sessions.sessions import Sessions
+from cookhouse.server.workers.plans import plans_of
 from tests.simulation.clients import Habits
 from tests.simulation.faults import FaultRates
 from tests.simulation.history import BrokenPromiseError
 from tests.simulation.program import Surroundings, simulate
+from tests.simulation.server import ChangeRates
 
 OFTEN = Surroundings(rates=FaultRates(refused=0.01, failed=0.01, slow=0.005, lost=0.005))
 USUAL = Surroundings()
@@ -30,6 +33,19 @@ def test_what_was_promised_is_kept(seed: int) -> None:
     assert counts["explained"] > 100  # there was something to be wrong
     assert counts["samples checked"] > 50
     assert counts["faults: lost"] > 0
+
+
+SEVERAL = replace(OFTEN, changes=ChangeRates(seconds=3.0, num_changes=10))
+
+
+@pytest.mark.parametrize(("options", "seed"), [({"workers": 5}, 1), ({"trainers": 2, "samplers": 1}, 2)])
+def test_what_was_promised_is_kept_by_several_workers(options: dict[str, int], seed: int) -> None:
+    """A lost worker, or one that is drained, takes its own models alone."""
+    plans = plans_of(**options)
+    counts = simulate(seed, num_clients=8, num_requests=400, surroundings=SEVERAL, plans=plans).counts
+    assert counts["faults: lost"] > 0
+    assert counts["server: drains"] > 0
+    assert counts["samples checked"] > 50
 
 
 def test_a_program_is_the_same_from_the_same_seed() -> None:

@@ -163,7 +163,7 @@ class Service:
             store=self.store,
             writer=self._writer,
         )
-        self.accepting = Accepting(self.intake, self.training, self.saving, settings)
+        self.accepting = Accepting(self.intake, self.training, self.saving, self.sessions, settings)
         self.sampling = SamplingRequests(
             base_models=self.base_models,
             calls=self.calls,

@@ -21,6 +21,7 @@ from cookhouse.server.sequencer.futures import Result
 from cookhouse.server.sequencer.intake import Arrived, Intake
 from cookhouse.server.sequencer.plans import Drawn, Plan, draw
 from cookhouse.server.sequencer.turn import Turn
+from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -41,8 +42,16 @@ class Kind:
 class Accepting:
     """Lives on the event loop."""
 
-    def __init__(self, intake: Intake, training: TrainingRequests, saving: SaveRequests, settings: Settings) -> None:
+    def __init__(
+        self,
+        intake: Intake,
+        training: TrainingRequests,
+        saving: SaveRequests,
+        sessions: Sessions,
+        settings: Settings,
+    ) -> None:
         self._intake = intake
+        self._sessions = sessions
         self._settings = settings
         self._kinds: Mapping[str, Kind] = {
             "create_model": Kind(read=_json(types.CreateModelRequest), plan=training.create_model),
@@ -74,7 +83,9 @@ class Accepting:
         """What is planned for a request of the journal: the same as when it was accepted."""
         kind = self._kinds[entry.kind]
         body = await asyncio.to_thread(self._body, entry, reader)
-        return kind.plan(entry.owner, await kind.read(entry.owner, body), entry.drawn)
+        content = await kind.read(entry.owner, body)
+        with self._sessions.unheard():
+            return kind.plan(entry.owner, content, entry.drawn)
 
     async def run(self, entry: Entry, reader: JournalReader, turn: Turn) -> Result:
         """Do in its turn what a request of the journal asks for. Waits for a journal that cannot be read now."""

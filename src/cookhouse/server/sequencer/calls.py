@@ -38,7 +38,7 @@ from cookhouse.engine.contract import (
     Tokens,
     Up,
 )
-from cookhouse.errors import CookhouseError
+from cookhouse.errors import CookhouseError, InputError
 from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
@@ -174,12 +174,13 @@ class Calls:
         self._weights.forget_file(snapshot_id)
 
     def holds(self, snapshot_id: str) -> bool:
-        """Whether a worker was told of weights."""
-        return any(snapshot_id in member.snapshots for member in self.members)
+        """Whether weights are with a worker, or in a file."""
+        in_file = self._weights.fetch(snapshot_id) is not None
+        return in_file or any(snapshot_id in member.snapshots for member in self.members)
 
     def expect(self, snapshot_id: str) -> None:
         """Have samples of weights that no worker has wait until they are published again, or given up."""
-        if not self.holds(snapshot_id) and self._weights.fetch(snapshot_id) is None:
+        if not self.holds(snapshot_id):
             self._weights.expect(snapshot_id)
 
     def give_up(self, snapshot_id: str) -> None:
@@ -205,24 +206,33 @@ class Calls:
         """
         member = leaver(self.members, name)
         member.is_leaving = True
-        reason = f"{name} is drained"
-        await self._transfers.rescue(member)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        await self._transfers.rescue(member, deadline)
         model_ids = self._placement.models_of(member)
-        gone = Gone(
-            reason=reason,
-            model_ids=model_ids,
-            snapshot_ids=self._weights.only_at(member, self.members),
+        left = [call for call in member.calls.values() if isinstance(call.command, ModelCommand)]
+        self._depart(member, self._left_behind(member), left)
+        member.submit(Forget(command_id="", account=Account("", ""), model_ids=tuple(model_ids)))
+        while member.calls and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._remove(member)
+        await member.close(max(1.0, deadline - loop.time()))
+
+    def _left_behind(self, member: Member) -> Gone:
+        """What goes with a worker that leaves."""
+        staying = [one for one in self.members if not one.is_leaving]
+        return Gone(
+            reason=f"{member.name} has left",
+            model_ids=self._placement.models_of(member),
+            snapshot_ids=self._weights.only_at(member, staying),
             is_loss=False,
         )
-        left = [call for call in member.calls.values() if isinstance(call.command, ModelCommand)]
-        self._depart(member, gone, left)
-        member.submit(Forget(command_id="", account=Account("", ""), model_ids=tuple(model_ids)))
-        deadline = asyncio.get_running_loop().time() + seconds
-        while member.calls and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _remove(self, member: Member) -> None:
+        """A worker has left, or was never up: others do what is left."""
+        member.is_leaving = True
         self.members.remove(member)
-        self._depart(member, replace(gone, model_ids=(), snapshot_ids=()), list(member.calls.values()))
-        await member.close(max(1.0, deadline - asyncio.get_running_loop().time()))
+        self._depart(member, self._left_behind(member), list(member.calls.values()))
 
     def _member(self, plan: WorkerPlan) -> Member:
         return Member(plan, self._make_worker, take=self._take, on_lost=self._note_lost)
@@ -232,7 +242,8 @@ class Calls:
             await member.open()
         except CookhouseError as error:
             _log.error("%s could not be started: %s", member.name, error)
-            self.members.remove(member)
+            if member in self.members:  # it may have been drained meanwhile
+                self._remove(member)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -277,9 +288,8 @@ class Calls:
     def _publish(self, member: Member, call: Call, command: Publish) -> None:
         snapshot_id = command.snapshot_id
         if command.model_id in self._shapes:
-            self._weights.shapes[snapshot_id] = self._shapes[command.model_id]
-            self._weights.origins[snapshot_id] = member
-        if snapshot_id in member.snapshots and len(self.members) > 1:
+            self._weights.note_published(snapshot_id, self._shapes[command.model_id], member, command.model_id)
+        if snapshot_id in member.snapshots:
             # A replay, at a worker that fetched these weights from the one that was lost.
             self._calls.pop(command.command_id)
             call.finish(None)
@@ -299,17 +309,27 @@ class Calls:
         if snapshot_id is not None and self._weights.waits(snapshot_id, call):
             return
         member = self._placement.for_sample(self.members, command.request) or self.members[0]
-        if snapshot_id is None or self._transfers.bring(snapshot_id, member, call):
-            member.put(call)
+        try:
+            if snapshot_id is None or self._transfers.bring(snapshot_id, member, call):
+                member.put(call)
+        except LostError as error:
+            self._lose(call, str(error))
 
     def _go_on(self, call: Call, error: BaseException | None) -> None:
         """Weights that a sample waited for were written, or could not be."""
-        snapshot_id = call.command.request.snapshot_id if isinstance(call.command, Sample) else None
-        can_come = snapshot_id is not None and (self._weights.waits(snapshot_id) or self.holds(snapshot_id))
-        if error is not None and not can_come:
-            self._lose(call, f"the weights of this sampling client are gone: {error}")
-        else:
+        command = call.command
+        assert isinstance(command, Sample)
+        snapshot_id = command.request.snapshot_id or ""
+        if error is None or (isinstance(error, LostError | InputError) and self._can_come(snapshot_id)):
             self._place(call)
+        elif isinstance(error, LostError | InputError):
+            self._lose(call, f"the weights of this sampling client are gone: {error}")
+        elif self._calls.pop(command.command_id, None) is not None:
+            assert isinstance(error, Exception)
+            call.fail(error)
+
+    def _can_come(self, snapshot_id: str) -> bool:
+        return self._weights.waits(snapshot_id) or self.holds(snapshot_id)
 
     def _sampled(self) -> Collection[str]:
         """Weights that samples under way read."""
@@ -409,9 +429,7 @@ class Calls:
         if call.num_losses >= self._max_losses:
             return False
         if isinstance(command, Sample):
-            name = command.request.snapshot_id
-            has_weights = name is None or self._weights.fetch(name) is not None or self._weights.waits(name)
-            return has_weights or self.holds(name or "")
+            return command.request.snapshot_id is None or self._can_come(command.request.snapshot_id)
         return isinstance(command, Fetch)
 
     def _lose(self, call: Call, words: str) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cookhouse.engine.contract import LoraSpec
@@ -127,6 +128,7 @@ class Sessions:
         self._models: dict[str, Model] = {}
         self._samplers: dict[str, Sampler] = {}
         self._by_idempotency_key: dict[tuple[str, str], Session] = {}
+        self._is_unheard = False
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
@@ -178,8 +180,17 @@ class Sessions:
 
     def hear(self, session_id: str) -> None:
         """Note a sign of life; a session that has ended stays so."""
-        if session_id in self._sessions:
+        if session_id in self._sessions and not self._is_unheard:
             self._sessions[session_id].heard_at = time.monotonic()
+
+    @contextmanager
+    def unheard(self) -> Iterator[None]:
+        """Within, a look-up is no sign of life: the server asks by itself, for a request that runs again."""
+        self._is_unheard = True
+        try:
+            yield
+        finally:
+            self._is_unheard = False
 
     def session(self, session_id: str, owner: str) -> Session:
         """A live session, which has now been heard of.

@@ -69,6 +69,8 @@ class Member:
             CookhouseError: it cannot be made, for what the worker says.
         """
         up, events = await self._start()
+        if self._is_closing:
+            raise LostError("the engine was closed before it was up")
         self._reader = asyncio.create_task(self._read(events), name=f"worker events of {self.name}")
         return up
 
@@ -129,7 +131,7 @@ class Member:
                 elif isinstance(event, Lost):
                     raise LostError(event.reason) if event.failure is None else error_of(event.failure)
                 elif isinstance(event, Up):
-                    self.is_up, self._up_at = True, time.monotonic()
+                    self.is_up, self._up_at = not self._is_closing, time.monotonic()
                     self.life.begin(event.description)
                     self._flush()
                     return event, events[index + 1 :]
@@ -160,11 +162,13 @@ class Member:
         self.is_up = False
         if self._is_closing:
             return
-        _log.error("%s was lost: %s; another is being started", self.in_words, reason)
+        then = "it was leaving" if self.is_leaving else "another is being started"
+        _log.error("%s was lost: %s; %s", self.in_words, reason, then)
         self.life.lose(reason)
         self._outgoing.clear()
         self._on_lost(self, reason)
-        await self._restart()
+        if not self.is_leaving:
+            await self._restart()
 
     async def _restart(self) -> None:
         """Start workers until one is up; after a pause where the last one did nothing, and did not live long."""
@@ -173,6 +177,8 @@ class Member:
             if began_at - self._up_at > _LONGEST_PAUSE_SECONDS:
                 self._pause_seconds = 0.0
             await asyncio.sleep(self._pause_seconds)
+            if self._is_closing:
+                return
             self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             try:
                 _, events = await self._start()

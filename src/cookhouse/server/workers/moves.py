@@ -20,8 +20,9 @@ class Moves:
         return len(self._files)
 
     def url(self, snapshot_id: str) -> str:
-        """Where a file is written. The identity is the server's own."""
+        """Where a file is written. The identity is the server's own. What a lost worker has left there goes."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.drop(snapshot_id)
         return (self._folder / snapshot_id).absolute().as_uri()
 
     def fetch(self, snapshot_id: str) -> Fetch | None:
@@ -33,9 +34,9 @@ class Moves:
         self._files[fetch.snapshot_id] = fetch, num_bytes
 
     def drop(self, snapshot_id: str) -> None:
-        """Delete a file, if it is there."""
-        if self._files.pop(snapshot_id, None) is not None:
-            shutil.rmtree(self._folder / snapshot_id, ignore_errors=True)
+        """Delete a file, or what there is of one."""
+        self._files.pop(snapshot_id, None)
+        shutil.rmtree(self._folder / snapshot_id, ignore_errors=True)
 
     def make_room(self, is_used: Callable[[str], bool]) -> list[str]:
         """Delete the oldest files that nobody uses, beyond the most that they may take; the newest stays."""

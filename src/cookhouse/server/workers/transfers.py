@@ -46,27 +46,36 @@ class Transfers:
         return len(self._moving)
 
     def bring(self, snapshot_id: str, member: Member, call: Call) -> bool:
-        """Have a worker read weights that it lacks; False: the sample waits, and goes on when they are written."""
+        """Have a worker read weights that it lacks; False: the sample waits, and goes on when they are written.
+
+        Raises:
+            LostError: nobody has them any more.
+        """
         if snapshot_id in member.snapshots:
             return True
         fetch = self._weights.fetch(snapshot_id)
         if fetch is not None:
             self._fetch(member, fetch)
             return True
-        holder = self._weights.holder(snapshot_id, self._members)
-        if holder is None or snapshot_id not in self._weights.shapes:
+        if snapshot_id not in self._weights.shapes:
             return True  # the worker says that there are none
+        holder = self._weights.holder(snapshot_id, self._members)
+        if holder is None:
+            raise LostError("the weights of this sampling client made room for newer ones; publish them again")
         if snapshot_id not in self._moving:
             self._move(snapshot_id, holder)
         self._moving[snapshot_id].append(call)
         return False
 
-    async def rescue(self, member: Member) -> None:
-        """Write what no other worker has; wait until that is done, or has failed."""
-        for snapshot_id in self._weights.only_at(member, self._members) & self._weights.shapes.keys():
+    async def rescue(self, member: Member, deadline: float) -> None:
+        """Write what no worker has that stays; wait until that is done, or has failed, or until `deadline`."""
+        staying = [one for one in self._members if not one.is_leaving]
+        names = self._weights.only_at(member, staying) & self._weights.shapes.keys()
+        for snapshot_id in names:
             if snapshot_id not in self._moving:
                 self._move(snapshot_id, member)
-        while self._moving:  # noqa: ASYNC110
+        loop = asyncio.get_running_loop()
+        while not names.isdisjoint(self._moving) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _fetch(self, member: Member, fetch: Fetch) -> None:
@@ -95,7 +104,9 @@ class Transfers:
             error = done.exception()
             if error is None:
                 self._note(snapshot_id, shape, done.result())
-            elif not isinstance(error, LostError):
+            else:
+                moves.drop(snapshot_id)
+            if isinstance(error, InputError):  # they were dropped
                 holder.snapshots.discard(snapshot_id)
             for call in waiting:
                 self._go_on(call, error)
@@ -118,20 +129,13 @@ class Transfers:
         if snapshot_id not in self._weights.shapes:  # forgotten meanwhile
             moves.drop(snapshot_id)
         sampled = self._sampled()
-        for dropped in moves.make_room(lambda name: name in sampled or not self._is_at_origin(name)):
+        for dropped in moves.make_room(lambda name: name in sampled or self._weights.is_needed(name)):
             self._forget_copies(dropped)
-
-    def _is_at_origin(self, snapshot_id: str) -> bool:
-        """Whether the worker that published weights still has them."""
-        origin = self._weights.origins.get(snapshot_id)
-        return origin is not None and origin in self._members and snapshot_id in origin.snapshots
 
     def _forget_copies(self, snapshot_id: str) -> None:
         """Have workers that read a file which is deleted forget what they read: they could not read it again."""
-        if self._weights.fetch(snapshot_id) is not None:
-            return
-        account = self._weights.shapes[snapshot_id].account
+        account, origin = self._weights.shapes[snapshot_id].account, self._weights.origin(snapshot_id)
         for member in self._members:
-            if snapshot_id in member.snapshots and member is not self._weights.origins[snapshot_id]:
+            if snapshot_id in member.snapshots and member is not origin:
                 member.snapshots.discard(snapshot_id)
                 member.submit(Forget(command_id="", account=account, snapshot_ids=(snapshot_id,)))

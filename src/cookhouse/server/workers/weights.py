@@ -24,8 +24,10 @@ class Weights:
         self.moves = moves
         self.shapes: dict[str, Shape] = {}
         """Of published weights, by snapshot."""
-        self.origins: dict[str, Member] = {}
-        """The workers that published them."""
+        self._origins: dict[str, tuple[Member, str]] = {}
+        """The worker that published them last, and of which model."""
+        self._newest: dict[str, str] = {}
+        """The snapshot that was published last, by model."""
         self._fetches: dict[str, Fetch] = {}
         """By snapshot: what a worker that lacks it is told first."""
         self._coming: dict[str, list[Call]] = {}
@@ -35,6 +37,24 @@ class Weights:
         """What reads weights from a file; None: there is none."""
         moved = None if self.moves is None else self.moves.fetch(snapshot_id)
         return self._fetches.get(snapshot_id, moved)
+
+    def note_published(self, snapshot_id: str, shape: Shape, member: Member, model_id: str) -> None:
+        """A worker is about to publish weights of a model."""
+        self.shapes[snapshot_id] = shape
+        self._origins[snapshot_id] = member, model_id
+        self._newest[model_id] = snapshot_id
+
+    def origin(self, snapshot_id: str) -> Member | None:
+        """The worker that published weights last."""
+        return self._origins[snapshot_id][0] if snapshot_id in self._origins else None
+
+    def is_needed(self, snapshot_id: str) -> bool:
+        """Whether what was moved is all that there may be of weights which are likely to be asked for: their origin has
+        none any more, no other file has them, and their model has published no newer ones.
+        """
+        origin, model_id = self._origins[snapshot_id]
+        is_elsewhere = snapshot_id in origin.snapshots or snapshot_id in self._fetches
+        return not is_elsewhere and self._newest.get(model_id) == snapshot_id
 
     def note_file(self, fetch: Fetch) -> Sequence[Call]:
         """Take note of a file; the samples that waited for it."""
@@ -63,8 +83,10 @@ class Weights:
         """Nobody samples from them any more."""
         self._fetches.pop(snapshot_id, None)
         self.shapes.pop(snapshot_id, None)
-        self.origins.pop(snapshot_id, None)
-        if self.moves is not None:
+        _, model_id = self._origins.pop(snapshot_id, (None, ""))
+        if self._newest.get(model_id) == snapshot_id:
+            del self._newest[model_id]
+        if self.moves is not None and self.moves.fetch(snapshot_id) is not None:
             self.moves.drop(snapshot_id)
 
     def only_at(self, member: Member, members: Iterable[Member]) -> frozenset[str]:
@@ -73,6 +95,7 @@ class Weights:
         return frozenset(name for name in member.snapshots - others if self.fetch(name) is None)
 
     def holder(self, snapshot_id: str, members: Iterable[Member]) -> Member | None:
-        """A worker that has weights, rather one that is up."""
+        """A worker that has weights, rather one that is up, and the one that published them."""
         holders = [member for member in members if snapshot_id in member.snapshots]
-        return min(holders, key=lambda member: not member.is_up, default=None)
+        origin = self.origin(snapshot_id)
+        return min(holders, key=lambda member: (not member.is_up, member is not origin), default=None)

@@ -1,0 +1,501 @@
+"""Commands of several workers behind one server: which of them is told what, and what becomes of one that ends."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.server.workers.scripted import (
+    Several,
+    create,
+    drawn,
+    forget,
+    publish,
+    sample,
+    settle,
+    step,
+    tokens,
+)
+
+from cookhouse.engine.contract import (
+    CanceledError,
+    Create,
+    Failure,
+    Fetch,
+    Forget,
+    NoMemoryError,
+    Publish,
+    Sample,
+    SampleOutput,
+    SaveSnapshot,
+    Step,
+)
+from cookhouse.errors import InputError
+from cookhouse.server.refusals import LostError
+from cookhouse.server.sequencer.calls import Gone
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_model_stays_where_it_was_made(tmp_path: Path) -> None:
+    """Would catch a step that goes to a worker without the model, and models that all go to one worker."""
+    async with Several(tmp_path, workers=2) as several:
+        places = [await several.model(name) for name in ("a", "b")]
+        assert sorted(places) == ["worker0", "worker1"]
+        for index in range(4):
+            for model_id in ("a", "b"):
+                several.calls.send(step(f"{model_id}{index}", model_id))
+        await settle()
+        for place, model_id in zip(places, "ab", strict=True):
+            assert several.worker(place).ids(Step) == [f"{model_id}{index}" for index in range(4)]
+
+
+async def test_trainers_train_and_samplers_sample(tmp_path: Path) -> None:
+    """Would catch a worker that is given what it is not there for."""
+    async with Several(tmp_path, apart=(1, 2)) as several:
+        assert await several.model("a") == "trainer0"
+        for index in range(4):
+            several.calls.send(sample(f"s{index}"))
+        await settle()
+        assert several.worker("trainer0").ids(Sample) == []
+        assert [len(several.worker(name).ids(Sample)) for name in ("sampler1", "sampler2")] == [2, 2]
+
+
+async def test_a_model_that_one_worker_has_no_room_for_is_tried_on_the_next(tmp_path: Path) -> None:
+    """Would catch a refusal while another worker has room, and a command that overtakes its model's creation."""
+    async with Several(tmp_path, workers=3) as several:
+        creating, stepping = several.calls.send(create("a")), several.calls.send(step("1", "a"))
+        await settle()
+        assert several.worker("worker0").kinds == ["Create"]
+        await several.worker("worker0").refuse("create a", "1 GiB too little")
+        assert several.worker("worker1").kinds == ["Create"]
+        assert several.worker("worker0").kinds == ["Create"]
+        await several.worker("worker1").done("create a")
+        await creating
+        assert several.worker("worker1").kinds == ["Create", "Step"]
+        await several.worker("worker1").done("1", {"grad_norm": 1.0})
+        assert await stepping == {"grad_norm": 1.0}
+
+
+async def test_the_last_refusal_says_what_each_worker_said(tmp_path: Path) -> None:
+    """Would catch a refusal that names one worker alone, and commands behind it that wait for ever."""
+    async with Several(tmp_path, workers=2) as several:
+        creating, stepping = several.calls.send(create("a")), several.calls.send(step("1", "a"))
+        await settle()
+        await several.worker("worker0").refuse("create a", "1 GiB too little")
+        await several.worker("worker1").refuse("create a", "2 GiB too little")
+        with pytest.raises(
+            NoMemoryError, match=r"no worker has room: worker0: 1 GiB too little; worker1: 2 GiB too little"
+        ):
+            await creating
+        behind = next(one for one in (several.worker("worker0"), several.worker("worker1")) if one.ids(Step))
+        await behind.fail("1", Failure(blame="user", kind="input", message="unknown model"))
+        with pytest.raises(InputError, match="unknown model"):
+            await stepping
+
+
+async def test_another_refusal_is_the_last_word(tmp_path: Path) -> None:
+    """Would catch a bad request that every worker is asked."""
+    async with Several(tmp_path, workers=2) as several:
+        creating = several.calls.send(create("a"))
+        await settle()
+        await several.worker("worker0").fail("create a", Failure(blame="user", kind="input", message="a bad rank"))
+        with pytest.raises(InputError, match="a bad rank"):
+            await creating
+        assert several.worker("worker1").commands == []
+
+
+async def test_a_model_that_looks_for_a_place_can_be_forgotten(tmp_path: Path) -> None:
+    """Would catch commands that wait for ever behind a model whose session has ended."""
+    async with Several(tmp_path, workers=2) as several:
+        creating, stepping = several.calls.send(create("a")), several.calls.send(step("1", "a"))
+        await settle()
+        several.calls.forget(forget(model_ids=("a",)))
+        with pytest.raises(CanceledError):
+            await stepping
+        await several.worker("worker0").fail("create a", Failure(blame="user", kind="canceled", message="canceled"))
+        with pytest.raises(CanceledError):
+            await creating
+        assert several.worker("worker0").kinds == ["Create", "Forget"]
+
+
+async def test_samples_go_where_their_weights_and_prompt_are(tmp_path: Path) -> None:
+    """Would catch weights that are moved without need, and a prompt that each worker computes."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        await several.publish("a", "w")
+        prompt = list(range(500))
+        for index in range(3):
+            several.calls.send(sample(f"s{index}", "w", prompt=prompt))
+        await settle()
+        assert several.worker(place).ids(Sample) == ["s0", "s1", "s2"]
+        several.calls.send(sample("base", prompt=prompt))
+        await settle()
+        other = "worker1" if place == "worker0" else "worker0"
+        assert several.worker(other).ids(Sample) == ["base"]
+
+
+async def test_a_busy_worker_writes_weights_that_another_reads(tmp_path: Path) -> None:
+    """Would catch a sample before its weights, weights that are written for each sample, and an idle worker."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        holder = several.worker(place)
+        other = several.worker("worker1" if place == "worker0" else "worker0")
+        await several.publish("a", "w")
+        answers = [several.calls.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(3)]
+        await settle()
+        assert holder.kinds == ["Create", "Publish", "Sample", "SaveSnapshot"]
+        assert other.kinds == []
+        waiting = [index for index in range(3) if f"s{index}" not in holder.ids(Sample)]
+        await holder.written()
+        assert other.kinds[:2] == ["Fetch", "Sample"]
+        assert "Fetch" not in other.kinds[1:]
+        assert len(other.ids(Sample) + holder.ids(Sample)) == 3
+        assert waiting
+        for index, answer in enumerate(answers):
+            for worker in (holder, other):
+                if f"s{index}" in worker.ids(Sample):
+                    await worker.done(f"s{index}", drawn(f"s{index}"))
+            assert isinstance(await answer, SampleOutput)
+
+
+async def test_a_sampler_reads_what_a_trainer_publishes(tmp_path: Path) -> None:
+    """Would catch a sampler that is asked for weights which it never read, or reads them before they are written."""
+    async with Several(tmp_path, apart=(1, 1)) as several:
+        await several.model("a")
+        trainer, sampler = several.worker("trainer0"), several.worker("sampler1")
+        publishing = several.calls.send(publish("a", "w"))
+        first, second = (several.calls.send(sample(name, "w")) for name in ("1", "2"))
+        await settle()
+        assert trainer.kinds == ["Create", "Publish", "SaveSnapshot"]
+        assert sampler.kinds == []
+        await trainer.done("publish w")
+        await publishing
+        await trainer.written()
+        assert sampler.kinds == ["Fetch", "Sample", "Sample"]
+        for name, answer in (("1", first), ("2", second)):
+            await sampler.done(name, drawn(name))
+            await answer
+        later = several.calls.send(sample("3", "w"))
+        await settle()
+        assert sampler.kinds == ["Fetch", "Sample", "Sample", "Sample"]
+        await sampler.lose()
+        again = several.worker("sampler1")
+        assert again.kinds == ["Fetch", "Sample"]
+        await again.done("3", drawn("3"))
+        await later
+
+
+async def test_weights_that_cannot_be_written_are_not_gone(tmp_path: Path) -> None:
+    """Would catch a disk that is full for a moment, and takes weights from their clients for ever."""
+    async with Several(tmp_path, apart=(1, 1)) as several:
+        await several.model("a")
+        await several.publish("a", "w")
+        trainer, sampler = several.worker("trainer0"), several.worker("sampler1")
+        failing = several.calls.send(sample("1", "w"))
+        await settle()
+        (save,) = trainer.ids(SaveSnapshot)
+        await trainer.fail(save, Failure(blame="server", kind="disk", message="No space left on device"))
+        with pytest.raises(Exception, match="No space left on device"):
+            await failing
+        trainer.commands = []
+        later = several.calls.send(sample("2", "w"))
+        await settle()
+        await trainer.written()
+        await sampler.done("2", drawn("2"))
+        await later
+
+
+async def test_weights_that_were_dropped_are_gone_in_words(tmp_path: Path) -> None:
+    """Would catch a sample that is sent round for ever, and a name that no client knows."""
+    async with Several(tmp_path, apart=(1, 1)) as several:
+        await several.model("a")
+        await several.publish("a", "w")
+        failing = several.calls.send(sample("1", "w"))
+        await settle()
+        trainer = several.worker("trainer0")
+        (save,) = trainer.ids(SaveSnapshot)
+        await trainer.fail(save, Failure(blame="user", kind="input", message="newer ones have been published"))
+        with pytest.raises(LostError, match="gone: newer ones have been published"):
+            await failing
+        with pytest.raises(LostError, match="made room for newer ones; publish them again"):
+            await several.calls.send(sample("2", "w"))
+        assert several.worker("sampler1").commands == []
+
+
+async def test_a_lost_worker_takes_what_it_held_alone(tmp_path: Path) -> None:
+    """Would catch a loss that all tenants see, and a sample that is lost although any worker could draw it."""
+    gone: list[Gone] = []
+    async with Several(tmp_path, workers=2, on_lost=gone.append) as several:
+        places = {name: await several.model(name) for name in ("a", "b")}
+        for name in ("a", "b"):
+            await several.publish(name, f"w{name}")
+        told: list[SampleOutput] = []
+        steps = {name: several.calls.send(step(f"step {name}", name)) for name in ("a", "b")}
+        of_weights = {name: several.calls.send(sample(f"of w{name}", f"w{name}")) for name in ("a", "b")}
+        of_base = [several.calls.send(sample(f"base{index}"), told.append) for index in range(2)]
+        await settle()
+        lost, other = several.worker(places["a"]), several.worker(places["b"])
+        streamed = next(name for name in lost.ids(Sample) if name.startswith("base"))
+        lost.tell(tokens(streamed, 5), tokens(streamed, 6))
+        await lost.lose("killed")
+        assert [(one.reason, list(one.model_ids), list(one.snapshot_ids)) for one in gone] == [("killed", ["a"], ["wa"])]
+        for answer in (steps["a"], of_weights["a"]):
+            with pytest.raises(LostError, match="killed"):
+                await answer
+        assert {"step b", "of wb", "base0", "base1"} <= {command.command_id for command in other.commands}
+        other.tell(tokens(streamed, 5), tokens(streamed, 6), tokens(streamed, 7))
+        await other.done("step b", {})
+        for name in ("of wb", "base0", "base1"):
+            await other.done(name, drawn(name))
+        await asyncio.gather(steps["b"], of_weights["b"], *of_base)
+        assert [one.sequences[0].tokens_T.tolist() for one in told] == [[5], [6], [7]]
+
+
+async def test_weights_of_a_lost_worker_are_drawn_where_they_were_read(tmp_path: Path) -> None:
+    """Would catch weights that count as gone while another worker has them, or are published over themselves."""
+    gone: list[Gone] = []
+    async with Several(tmp_path, workers=2, on_lost=gone.append) as several:
+        place = await several.model("a")
+        holder = several.worker(place)
+        other = several.worker("worker1" if place == "worker0" else "worker0")
+        await several.publish("a", "w")
+        answers = [several.calls.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(2)]
+        await settle()
+        await holder.written()
+        await holder.lose()
+        assert list(gone[0].snapshot_ids) == []
+        assert sorted(other.ids(Sample)) == ["s0", "s1"]
+        assert await several.model("another") == place
+        creating = several.calls.send(create("a"))
+        publishing = several.calls.send(publish("a", "w"))
+        await settle()
+        assert other.kinds[-1] == "Create"
+        await other.done("create a")
+        await creating
+        await publishing
+        assert other.ids(Publish) == []
+        for index, answer in enumerate(answers):
+            await other.done(f"s{index}", drawn(f"s{index}"))
+            await answer
+
+
+async def test_a_holder_that_is_lost_while_it_writes_fails_what_waits(tmp_path: Path) -> None:
+    """Would catch a sample that waits for ever for weights which went with their worker."""
+    async with Several(tmp_path, apart=(1, 1)) as several:
+        await several.model("a")
+        await several.publish("a", "w")
+        waiting = several.calls.send(sample("1", "w"))
+        await settle()
+        await several.worker("trainer0").lose("killed")
+        with pytest.raises(LostError, match="killed"):
+            await waiting
+        assert len(several.calls._transfers) == 0
+
+
+async def test_what_was_written_makes_room_where_its_origin_still_has_it(tmp_path: Path) -> None:
+    """Would catch files that fill the disk, weights that go while they are sampled, and a copy that outlives its file."""
+    async with Several(tmp_path, apart=(1, 1), max_file_bytes=25) as several:
+        await several.model("a")
+        trainer, sampler = several.worker("trainer0"), several.worker("sampler1")
+        answers = {}
+        for name in ("w1", "w2", "w3"):
+            await several.publish("a", name)
+            answers[name] = several.calls.send(sample(f"of {name}", name))
+            await settle()
+            await trainer.written()
+        moves = tmp_path / "moves"
+        assert sorted(path.name for path in moves.iterdir()) == ["w1", "w2", "w3"]  # all are being sampled
+        for name in ("w1", "w2", "w3"):
+            await sampler.done(f"of {name}", drawn(f"of {name}"))
+        await several.publish("a", "w4")
+        several.calls.send(sample("of w4", "w4"))
+        await settle()
+        await trainer.written()
+        assert sorted(path.name for path in moves.iterdir()) == ["w3", "w4"]
+        forgotten = [one for one in sampler.commands if isinstance(one, Forget)]
+        assert [one.snapshot_ids for one in forgotten] == [("w1",), ("w2",)]
+        several.calls.send(sample("of w1 again", "w1"))
+        await settle()
+        await trainer.written()
+        assert sampler.kinds[-2:] == ["Fetch", "Sample"]
+
+
+async def test_forgetting_reaches_everywhere(tmp_path: Path) -> None:
+    """Would catch weights that stay with a worker that read them, their file, and a sample that nobody waits for."""
+    async with Several(tmp_path, apart=(1, 2)) as several:
+        await several.model("a")
+        await several.publish("a", "w")
+        trainer = several.worker("trainer0")
+        first, waiting = several.calls.send(sample("1", "w")), several.calls.send(sample("2", "w"))
+        await settle()
+        several.calls.forget(forget(command_ids=("2",)))
+        with pytest.raises(CanceledError):
+            await waiting
+        await trainer.written()
+        sampler = next(one for name in ("sampler1", "sampler2") if (one := several.worker(name)).commands)
+        assert sampler.ids(Sample) == ["1"]
+        several.calls.forget(forget(command_ids=("1",), snapshot_ids=("w",), model_ids=("a",)))
+        await settle()
+        assert trainer.kinds[-1] == "Forget"
+        assert sampler.kinds[-1] == "Forget"
+        await sampler.fail("1", Failure(blame="user", kind="canceled", message="canceled"))
+        with pytest.raises(CanceledError):
+            await first
+        assert list((tmp_path / "moves").iterdir()) == []
+        assert not several.calls.holds("w")
+
+
+async def test_weights_that_are_forgotten_while_they_are_written_leave_no_file(tmp_path: Path) -> None:
+    """Would catch a file that nobody deletes."""
+    async with Several(tmp_path, apart=(1, 1)) as several:
+        await several.model("a")
+        await several.publish("a", "w")
+        waiting = several.calls.send(sample("1", "w"))
+        await settle()
+        several.calls.forget(forget(snapshot_ids=("w",)))
+        await several.worker("trainer0").written()
+        assert list((tmp_path / "moves").iterdir()) == []
+        assert several.worker("sampler1").ids(Fetch) == []
+        waiting.cancel()
+
+
+async def test_a_worker_is_drained(tmp_path: Path) -> None:
+    """Would catch samples that a drain cuts off, models that go without a word, and weights that go with them."""
+    gone: list[Gone] = []
+    async with Several(tmp_path, workers=2, on_lost=gone.append) as several:
+        place = await several.model("a")
+        leaving = several.worker(place)
+        other_name = "worker1" if place == "worker0" else "worker0"
+        other = several.worker(other_name)
+        await several.publish("a", "w")
+        drawing, stepping = several.calls.send(sample("1", "w")), several.calls.send(step("s", "a"))
+        await settle()
+        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        await settle()
+        assert leaving.kinds[-1] == "SaveSnapshot"
+        await leaving.written()
+        with pytest.raises(LostError, match="has left"):
+            await asyncio.wait_for(stepping, 5.0)
+        assert [(list(one.model_ids), list(one.snapshot_ids), one.is_loss) for one in gone] == [(["a"], [], False)]
+        assert [one.model_ids for one in leaving.commands if isinstance(one, Forget)] == [("a",)]
+        later = several.calls.send(sample("2", "w"))
+        await settle()
+        assert other.kinds == ["Fetch", "Sample"]
+        assert await several.model("b") == other_name
+        await leaving.done("1", drawn("1"))
+        await drawing
+        await asyncio.wait_for(draining, 5.0)
+        assert [member.name for member in several.calls.members] == [other_name]
+        await other.done("2", drawn("2"))
+        await later
+
+
+async def test_what_a_drained_worker_has_not_drawn_in_time_is_drawn_by_others(tmp_path: Path) -> None:
+    """Would catch a sample that ends with its worker, and a drain that waits for ever for weights."""
+    async with Several(tmp_path, workers=2) as several:
+        drawing = several.calls.send(sample("1"))
+        await settle()
+        place = "worker0" if several.worker("worker0").commands else "worker1"
+        other = several.worker("worker1" if place == "worker0" else "worker0")
+        await asyncio.wait_for(several.calls.drain(place, 0.0), 5.0)
+        await settle()
+        assert other.ids(Sample) == ["1"]
+        await other.done("1", drawn("1"))
+        await drawing
+
+
+async def test_two_workers_that_leave_at_once_lose_nothing(tmp_path: Path) -> None:
+    """Would catch weights that each of them leaves to the other."""
+    async with Several(tmp_path, workers=3) as several:
+        place = await several.model("a")
+        await several.publish("a", "w")
+        for index in range(2):
+            several.calls.send(sample(f"s{index}", "w", max_tokens=3000))
+        await settle()
+        await several.worker(place).written()
+        fetched = next(member.name for member in several.calls.members if member.name != place and member.snapshots)
+        several.calls._weights.moves.drop("w")  # type: ignore[union-attr]
+        draining = [asyncio.ensure_future(several.calls.drain(name, 0.3)) for name in (place, fetched)]
+        await settle()
+        writer = next(one for name in (place, fetched) if (one := several.worker(name)).ids(SaveSnapshot))
+        await writer.written()
+        await asyncio.wait_for(asyncio.gather(*draining), 10.0)
+        (stayed,) = several.calls.members
+        await settle()
+        assert several.worker(stayed.name).kinds[0] == "Fetch"
+        assert sorted(several.worker(stayed.name).ids(Sample)) == ["s0", "s1"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"), [({"workers": 1}, "engine"), ({"apart": (1, 2)}, "trainer0"), ({"apart": (2, 1)}, "sampler2")]
+)
+async def test_the_last_of_its_kind_does_not_leave(tmp_path: Path, shape: dict[str, Any], name: str) -> None:
+    """Would catch a server that cannot train, or cannot sample, from then on."""
+    async with Several(tmp_path, **shape) as several:
+        with pytest.raises(InputError, match=f"{name} is the last worker of its kind; add another one first"):
+            await several.calls.drain(name, 1.0)
+        with pytest.raises(InputError, match="there is no worker 'nobody' that could leave; there are"):
+            await several.calls.drain("nobody", 1.0)
+        assert several.calls.is_up
+
+
+async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
+    """Would catch one that is never given anything, and one that has the name of another."""
+    async with Several(tmp_path, workers=2) as several:
+        for name in ("a", "b"):
+            await several.model(name)
+        await asyncio.wait_for(several.calls.drain("worker1", 0.0), 5.0)
+        plan = several.calls.add()
+        assert plan.name == "worker2"
+        await settle()
+        assert await several.model("c") == "worker2"
+
+
+async def test_a_worker_that_leaves_before_it_was_up_is_gone(tmp_path: Path) -> None:
+    """Would catch one that comes back after it was closed, and an error that nobody sees."""
+    async with Several(tmp_path, workers=2) as several:
+        plan = several.calls.add()
+        await asyncio.wait_for(several.calls.drain(plan.name, 0.0), 5.0)
+        await settle()
+        assert [member.name for member in several.calls.members] == ["worker0", "worker1"]
+
+
+async def test_a_worker_that_is_lost_while_it_leaves_is_not_made_again(tmp_path: Path) -> None:
+    """Would catch a process that nobody asked for, and samples that wait for it."""
+    async with Several(tmp_path, workers=2) as several:
+        drawing = several.calls.send(sample("1"))
+        await settle()
+        place = "worker0" if several.worker("worker0").commands else "worker1"
+        leaving, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
+        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        await settle()
+        await leaving.lose("killed")
+        await asyncio.wait_for(draining, 5.0)
+        assert several.worker(place) is leaving
+        assert other.ids(Sample) == ["1"]
+        await other.done("1", drawn("1"))
+        await drawing
+
+
+async def test_calls_are_closed_while_weights_move(tmp_path: Path) -> None:
+    """Would catch an end that waits for what no worker writes any more."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        await several.publish("a", "w")
+        draining = asyncio.ensure_future(several.calls.drain(place, 0.1))
+        await settle()
+        assert len(several.calls._transfers) == 1
+    await asyncio.wait_for(draining, 5.0)
+
+
+async def test_one_worker_that_is_down_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch new models that wait for a worker which cannot be started, beside one that runs."""
+    monkeypatch.setattr("cookhouse.server.workers.member._FIRST_PAUSE_SECONDS", 30.0)
+    async with Several(tmp_path, workers=2) as several:
+        for _ in range(2):
+            await several.worker("worker0").lose()
+        assert not next(member for member in several.calls.members if member.name == "worker0").is_up
+        assert several.calls.is_up
+        assert [await several.model(name) for name in ("a", "b")] == ["worker1", "worker1"]
+        assert several.worker("worker1").ids(Create) == ["create a", "create b"]
