@@ -283,8 +283,8 @@ class Calls:
         if command.model_id in self._shapes:
             self._weights.shapes[snapshot_id] = self._shapes[command.model_id]
             self._weights.origins[snapshot_id] = member
-        if snapshot_id in member.snapshots and len(self.members) > 1:
-            # A replay, at a worker that fetched these weights from the one that was lost.
+        if snapshot_id in member.snapshots:
+            # A replay, at a worker that fetched these weights from the one that was lost, or has left.
             self._calls.pop(command.command_id)
             call.finish(None)
         else:
