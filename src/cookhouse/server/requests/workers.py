@@ -41,9 +41,8 @@ class WorkerRequests:
         member = leaver(self._calls.members, name)
         num_models = len(self._calls.models_of(member))
         if num_models and not self._has_journal:
-            models = "1 model" if num_models == 1 else f"{num_models} models"
             raise InputError(
-                f"{name} has {models} in training, which would be lost, since the journal is off; wait until their "
+                f"{name} has {_models(num_models)} in training, which would be lost, since the journal is off; wait until their "
                 "sessions have ended, or serve with --journal files, by which others go on with them"
             )
         draining = asyncio.create_task(self._calls.drain(name, seconds), name=f"drain {name}")
@@ -52,7 +51,7 @@ class WorkerRequests:
         await asyncio.sleep(0)  # until it has begun
         if draining.done():
             await draining
-        _log.warning("%s is drained, for %g s at most; %d models of it go on elsewhere", name, seconds, num_models)
+        _log.warning("%s is drained, in %g s at most; it had %s", name, seconds, _models(num_models))
         return num_models
 
     def close(self) -> None:
@@ -66,6 +65,10 @@ class WorkerRequests:
             return
         error = task.exception()
         if error is None:
-            _log.warning("%s: it has ended", task.get_name())
+            _log.warning("%s: done, it has ended", task.get_name())
         elif not isinstance(error, InputError):  # which `drain` raises
             _log.error("%s failed", task.get_name(), exc_info=error)
+
+
+def _models(number: int) -> str:
+    return "1 model" if number == 1 else f"{number} models"

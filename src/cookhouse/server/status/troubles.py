@@ -28,7 +28,7 @@ def _pause(status: dict[str, Any]) -> Iterator[str]:
 
 
 def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:
-    name = "The engine" if is_alone else f"The worker {worker['name']}"
+    name = "The engine" if is_alone else worker["name"]
     loss = worker["last_loss"]
     if loss is not None and (not worker["is_up"] or loss["seconds_ago"] < _RECENT_SECONDS):
         reason = "" if loss["reason"] is None else f": {loss['reason']}"
