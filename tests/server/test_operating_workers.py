@@ -138,13 +138,6 @@ def test_without_a_journal_models_keep_their_worker(tmp_path: Path, stack: ExitS
         assert server.grad_norm(model_id, 2) == 0.0
 
 
-def test_one_that_is_drained_before_it_is_up_goes(host: Host, stack: ExitStack) -> None:
-    server = connected(stack, host)
-    name = server.post("/workers")["name"]
-    server.post(f"/workers/{name}/drain", seconds=0)
-    wait_until(lambda: [member.name for member in host.service.calls.members] == ["worker0", "worker1"])
-
-
 def test_records_of_several_workers_have_their_names(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     """Would catch a log of which nobody can tell whose lines are whose."""
     caplog.set_level(logging.WARNING, "tests.worker")

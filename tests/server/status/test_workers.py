@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -133,7 +134,7 @@ def test_samples_of_all_workers_are_summed(two: Watched, engines: list[HeldEngin
     """Would catch sequences of the first worker alone."""
     owner = two.host.service.keys.operator
     for number, engine in enumerate(engines):
-        use = CacheUse(**{**_fields(CACHE), "running": {owner: number + 1}, "waiting": {owner: 1}})
+        use = replace(CACHE, running={owner: number + 1}, waiting={owner: 1})
         engine.memory_use = lambda use=use: MemoryUse(caches=(use,))  # type: ignore[method-assign, misc]
         engine.free.clear()
     sample(two.operator, two.operator.session(), 3)
@@ -198,7 +199,3 @@ def test_every_metric_is_in_the_page_and_no_other(two: Watched, engines: list[He
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `cookhouse_")]
     explained = {name for row in rows for name in row.replace("`", "").replace(",", " ").split()}
     assert metrics_of(two.host).keys() == explained
-
-
-def _fields(use: CacheUse) -> dict[str, object]:
-    return {name: getattr(use, name) for name in CacheUse.__slots__}

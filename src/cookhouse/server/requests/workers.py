@@ -42,8 +42,8 @@ class WorkerRequests:
         num_models = len(self._calls.models_of(member))
         if num_models and not self._has_journal:
             raise InputError(
-                f"{name} has {_models(num_models)} in training, which would be lost, since the journal is off; wait until their "
-                "sessions have ended, or serve with --journal files, by which others go on with them"
+                f"{name} has {_models(num_models)} in training, which would be lost, since the journal is off; wait "
+                "until their sessions have ended, or serve with --journal files, by which others go on with them"
             )
         draining = asyncio.create_task(self._calls.drain(name, seconds), name=f"drain {name}")
         self._draining.add(draining)
