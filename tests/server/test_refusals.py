@@ -9,6 +9,7 @@ from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.refusals import (
     BusyError,
+    ForbiddenError,
     GoneError,
     StorageBusyError,
     StorageError,
@@ -49,6 +50,7 @@ def test_what_a_client_is_told(error: Exception, message: str, blame: str) -> No
     ("error", "status"),
     [
         (InputError(""), 400),
+        (ForbiddenError(""), 403),
         (BusyError(""), 429),
         (StorageBusyError(""), 503),
         (StorageError(""), 400),

@@ -16,7 +16,7 @@ _WHOLE = 1000
 """Letters of a first sentence: all of it."""
 COMMANDS = (
     *("run", "recipes", "describe", "chat", "sample", "eval", "runs", "view", "report", "checkpoints", "sweep"),
-    *("models", "serve", "render", "new", "doctor"),
+    *("models", "serve", "cluster", "render", "new", "doctor"),
 )
 
 
@@ -49,3 +49,11 @@ class OrderedCommands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         names: Sequence[str] = super().list_commands(ctx)
         return [*(name for name in COMMANDS if name in names), *(name for name in names if name not in COMMANDS)]
+
+
+class ListsByDefault(TyperGroup):
+    """A group of which no command means its `list`, with the same options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_asked = ctx.resilient_parsing or (args and (not args[0].startswith("-") or args[0] in ("--help", "-h")))
+        return super().parse_args(ctx, args if is_asked else ["list", *args])

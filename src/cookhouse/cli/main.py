@@ -14,6 +14,7 @@ import typer
 
 from cookhouse.cli.chat.commands import chat
 from cookhouse.cli.checkpoints.commands import checkpoints_app
+from cookhouse.cli.cluster.commands import cluster_app
 from cookhouse.cli.doctor import doctor
 from cookhouse.cli.evaluate import eval_command
 from cookhouse.cli.help import GroupedCommand, OrderedCommands
@@ -60,6 +61,7 @@ app.add_typer(run_app, name="run")
 app.add_typer(runs_app, name="runs")
 app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(models_app, name="models")
+app.add_typer(cluster_app, name="cluster")
 app.add_typer(render_app, name="render")
 app.command()(chat)
 app.command(name="eval", cls=GroupedCommand)(eval_command())

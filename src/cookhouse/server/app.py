@@ -17,12 +17,12 @@ from cookhouse.server.access.latencies import Latencies, Timed, endpoint_names
 from cookhouse.server.draining import Gate
 from cookhouse.server.page import page_routes
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
-from cookhouse.server.routes import HOT_ROUTES, ROUTERS, usage
+from cookhouse.server.routes import HOT_ROUTES, ROUTERS, plain
 from cookhouse.server.routes.exchange import forget
 from cookhouse.server.routes.openai import create_endpoint
 from cookhouse.server.routes.openai.routes import router as openai_router
 from cookhouse.server.service import Service
-from cookhouse.server.status import Status
+from cookhouse.server.status import Metrics, Status, WorkerWatches
 
 _log = logging.getLogger(__name__)
 _MAX_NAMED_PROBLEMS = 3
@@ -45,7 +45,9 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     app = FastAPI(title="cookhouse", lifespan=lifespan, openapi_url=None)
     app.state.service = service
     latencies = Latencies()
-    app.state.status = Status(service, latencies)
+    watches = WorkerWatches(service.calls)
+    app.state.status = Status(service, latencies, watches)
+    app.state.metrics = Metrics(service, watches)
     app.state.is_loopback = is_loopback
     app.add_middleware(Gate, draining=service.draining)
     app.add_middleware(OneLength)
@@ -58,7 +60,7 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router, prefix=_PREFIX)
     app.mount("/v1", create_endpoint(service))
-    app.include_router(usage.plain)
+    app.include_router(plain.router)
     app.router.routes.extend(page)
     app.add_exception_handler(ClientDisconnect, forget)
     app.add_exception_handler(InputError, _refuse)
@@ -74,7 +76,7 @@ def _endpoint_names() -> dict[Hashable, str]:
     names = endpoint_names(_PREFIX, HOT_ROUTES) | endpoint_names("/v1", openai_router.routes)
     for router in ROUTERS:
         names |= endpoint_names(_PREFIX, router.routes)
-    return names | endpoint_names("", usage.plain.routes)
+    return names | endpoint_names("", plain.router.routes)
 
 
 async def _refuse(_request: Request, error: Exception) -> JSONResponse:

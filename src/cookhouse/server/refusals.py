@@ -5,6 +5,7 @@ An accepted request that fails is not an HTTP error: its future carries a messag
     raised before a request is accepted     status    the SDK then
     ───────────────────────────────────     ──────    ────────────
     UnauthorizedError                       401       raises at once
+    ForbiddenError                          403       raises at once
     NotFoundError                           404       raises at once
     GoneError                               410       raises; a sample is submitted again, a heartbeat stops
     TooLargeError                           413       raises at once
@@ -28,6 +29,10 @@ Blame = Literal["user", "server"]
 
 class UnauthorizedError(InputError):
     """The request has no key, or one that this server does not know."""
+
+
+class ForbiddenError(InputError):
+    """The request's key may not ask for this."""
 
 
 class NotFoundError(InputError):
@@ -74,6 +79,7 @@ class LostError(ServiceError):
 
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnauthorizedError, 401),
+    (ForbiddenError, 403),
     (NotFoundError, 404),
     (GoneError, 410),
     (TooLargeError, 413),

@@ -28,6 +28,7 @@ from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
+from cookhouse.server.requests.workers import WorkerRequests
 from cookhouse.server.restoring import Restored, Restoring
 from cookhouse.server.sequencer.calls import Calls, Gone
 from cookhouse.server.sequencer.futures import Future, Futures
@@ -164,6 +165,7 @@ class Service:
             writer=self._writer,
         )
         self.accepting = Accepting(self.intake, self.training, self.saving, self.sessions, settings)
+        self.workers = WorkerRequests(self.calls, has_journal=journal is not None)
         self.sampling = SamplingRequests(
             base_models=self.base_models,
             calls=self.calls,
@@ -265,6 +267,7 @@ class Service:
         if tasks:
             await asyncio.wait(tasks)
         self.sequencer.close()
+        self.workers.close()
         await self.calls.close(seconds=1.0)
         if self.commit is not None:
             await self.commit.close()

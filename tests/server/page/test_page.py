@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.models.tokenizers import get_tokenizer
+from cookhouse.server.workers.plans import plans_of
 
 ANSWER = "<img src=x onerror=alert(1)> & <script>document.title='owned'</script> done"
 
@@ -197,6 +199,24 @@ def test_it_follows_what_happens(started: Browser, host: Host) -> None:
         server.post(f"/sessions/{model_id.partition(':')[0]}/finish", reason={"type": "success"})
         server.close()
         expect(page.locator("#models")).to_contain_text("No model is in training")
+
+
+def test_workers_that_come_and_go_have_rows_while_they_are_there(started: Browser, tmp_path: Path) -> None:
+    """Would catch a page that shows the first worker alone, or one that has ended."""
+    with (
+        hosted(tmp_path, lambda: ScriptedEngine([]), plans=plans_of(workers=2)) as host,
+        window(started, address(host)) as page,
+    ):
+        names = page.locator("#worker-rows tbody td:first-child")
+        expect(names).to_have_text(["worker0", "worker1"])
+        expect(page.locator("#tiles")).to_contain_text("2 of 2 up")
+        server = Server(host, host.service)  # type: ignore[arg-type]
+        server.post("/workers")
+        expect(names).to_have_text(["worker0", "worker1", "worker2"])
+        server.post("/workers/worker0/drain", seconds=0)
+        expect(names).to_have_text(["worker1", "worker2"])
+        expect(page.locator("#worker-work tbody td:first-child")).to_have_text(["worker1", "worker2"])
+        server.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (420, "dark"), (1400, "light"), (1400, "dark")])

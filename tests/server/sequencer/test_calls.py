@@ -18,6 +18,7 @@ from cookhouse.engine.contract import (
     Failure,
     Fetch,
     Forget,
+    Logged,
     LoraSpec,
     Lost,
     Publish,
@@ -306,4 +307,23 @@ async def test_commands_of_before_the_next_is_up_wait_for_it(monkeypatch: pytest
     assert make.made[2].commands == [create]
     make.made[2].tell(Done(command_id="c"))
     assert await creating is None
+    await calls.close(1.0)
+
+
+async def test_a_worker_that_is_drained_before_it_is_up_goes(caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch one that ends on purpose and is told of as one that could not be started, or that stays listed."""
+    made: list[ScriptedWorker] = []
+
+    def make(_plan: WorkerPlan) -> ScriptedWorker:
+        made.append(ScriptedWorker(UP if not made else Logged(name="tests", level=10, message="loading")))
+        return made[-1]
+
+    calls = Calls(make, Meter())
+    await calls.open()
+    name = calls.add().name
+    await settle()
+    await calls.drain(name, 0.0)
+    await settle()
+    assert [member.name for member in calls.members] == ["engine"]
+    assert caplog.text == ""
     await calls.close(1.0)

@@ -101,16 +101,16 @@ def test_queues_say_what_waits_what_runs_and_for_how_long(watched: Watched, engi
     engine.free.clear()
     for seq_id in (1, 2, 4):  # the last one waits for the third
         watched.operator.forward_backward(model_id, seq_id)
-    wait_until(lambda: (watched.status()["engine"]["turn"] or {}).get("kind") == "train")
+    wait_until(lambda: (watched.status()["workers"][0]["turn"] or {}).get("kind") == "train")
     status = watched.status()
     (row,) = status["models"]["listed"]
     assert row["num_running"] + row["num_waiting"] == 3
     assert row["num_running"] >= 2
     assert 0 <= row["oldest_seconds"] < 60
-    (at_work,) = status["engine"]["turn"]["at_work"]
+    (at_work,) = status["workers"][0]["turn"]["at_work"]
     assert at_work == {"command": "Pass", "tenant": label(OPERATOR), "model_id": model_id}
     theirs = watched.status(TENANT)
-    assert theirs["engine"]["turn"]["at_work"] == [{"command": "Pass", "tenant": None, "model_id": None}]
+    assert theirs["workers"][0]["turn"]["at_work"] == [{"command": "Pass", "tenant": None, "model_id": None}]
     assert theirs["models"] == {"listed": [], "num_left_out": 0}
     assert status["totals"]["num_running"] == row["num_running"]
     assert theirs["totals"]["num_running"] >= row["num_running"]  # the last one waits for a second only
@@ -135,15 +135,15 @@ def test_a_lost_engine_is_told_with_its_reason(tmp_path: Path, caplog: pytest.Lo
     engines = iter([DyingEngine(), FakeEngine()])
     with hosted(tmp_path, lambda: next(engines)) as host:
         watched = Watched(host, HeldEngine())
-        assert watched.status()["engine"]["num_losses"] == 0
+        assert watched.status()["workers"][0]["num_losses"] == 0
         watched.operator.model(watched.operator.session())
         mine, theirs = watched.status(), watched.status(TENANT)
         watched.operator.close()
         watched.tenant.close()
-    assert mine["engine"]["is_up"]
-    assert mine["engine"]["num_losses"] == 1
-    assert mine["engine"]["last_loss"]["reason"] == "its loop failed: Died: a tenant's secret"
-    assert theirs["engine"]["last_loss"]["reason"] is None
+    assert mine["workers"][0]["is_up"]
+    assert mine["workers"][0]["num_losses"] == 1
+    assert mine["workers"][0]["last_loss"]["reason"] == "its loop failed: Died: a tenant's secret"
+    assert theirs["workers"][0]["last_loss"]["reason"] is None
     assert any("a tenant's secret" in trouble for trouble in mine["troubles"])
     assert any("was lost" in trouble for trouble in theirs["troubles"])
 
@@ -216,7 +216,7 @@ def test_many_who_look_are_one_question_to_the_engine(
 
     monkeypatch.setattr(engine, "memory_use", memory_use)
     watched.status()
-    monkeypatch.setattr("cookhouse.server.status.engine_watch._AGAIN_SECONDS", 3600.0)
+    monkeypatch.setattr("cookhouse.server.status.worker_watch._AGAIN_SECONDS", 3600.0)
     for _ in range(10):
-        assert watched.status()["engine"]["told_seconds_ago"] >= 0
+        assert watched.status()["workers"][0]["told_seconds_ago"] >= 0
     assert len(asked) == 1

@@ -6,11 +6,11 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
+from cookhouse.cli.help import ListsByDefault
 from cookhouse.cli.options import layers_of
 from cookhouse.cli.run import program, run_recipe
 from cookhouse.cli.runs.deletion import delete
@@ -27,16 +27,8 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 
-class _ListsByDefault(TyperGroup):
-    """`cookhouse runs` is `cookhouse runs list`, with the same options."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        is_asked = ctx.resilient_parsing or (args and (not args[0].startswith("-") or args[0] in ("--help", "-h")))
-        return super().parse_args(ctx, args if is_asked else ["list", *args])
-
-
 runs_app = typer.Typer(
-    cls=_ListsByDefault,
+    cls=ListsByDefault,
     help="""List, show, compare, resume and delete runs.
 
 A run is named by its name (that of its folder), by the beginning of a name that no other run has, by its number in the

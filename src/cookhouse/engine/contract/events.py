@@ -29,7 +29,7 @@ Output = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Up:
-    """The worker takes commands: always its first event."""
+    """The worker takes commands: always its first event but for `Logged`."""
 
     worker: str
     base_models: tuple[BaseModelInfo, ...]

@@ -3,15 +3,13 @@
     server                                                           child: `child_process.py`
     submit ── encode ──► Sender ── socket: options, commands, end ──► reads in a thread of its own; the end of the
                                                                       socket, however this process died, ends it at once
-    events ◄── event loop ◄─────── socket: events, Lost ────────────  tells from the worker's threads
-    logging ◄──────────────────────────────┘ Logged
+    events ◄── event loop ◄─────── socket: events, Logged, Lost ────  tells from the worker's threads
 
 It is in a session of its own, so that Ctrl-C in a terminal reaches only the server, which then ends it in order.
 """
 
 import asyncio
 import contextlib
-import logging
 import signal
 import socket
 import subprocess
@@ -21,7 +19,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any, get_args
 
-from cookhouse.engine.contract import Command, Event, Failed, Failure, Logged, Lost, WorkerOptions
+from cookhouse.engine.contract import Command, Event, Failed, Failure, Lost, WorkerOptions
 from cookhouse.engine.transports.messages import MessageError, Pieces, Receiver, encode
 from cookhouse.engine.transports.outbox import Outbox
 from cookhouse.engine.transports.sending import Sender
@@ -135,9 +133,7 @@ class Child:
     def _take(self, message: object) -> None:
         if not isinstance(message, _EVENTS):
             raise MessageError(f"{type(message).__name__} is no event")
-        if isinstance(message, Logged):
-            logging.getLogger(message.name).log(message.level, "%s", message.message)
-        elif isinstance(message, Lost):
+        if isinstance(message, Lost):
             self._lose(message.reason, message.failure)
         else:
             self._outbox.put([message])

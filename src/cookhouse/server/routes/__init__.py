@@ -12,6 +12,7 @@ from cookhouse.server.routes import (
     status,
     training,
     usage,
+    workers,
 )
 
 ROUTERS = (
@@ -26,6 +27,7 @@ ROUTERS = (
     status.router,
     training.router,
     usage.router,
+    workers.router,
 )
 
 HOT_ROUTES = (*sampling.hot.routes, *futures.hot.routes, *training.hot.routes, *sessions.hot.routes)

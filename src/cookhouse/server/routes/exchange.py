@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import Body, read_body
+from cookhouse.server.refusals import ForbiddenError
 from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
 from cookhouse.server.wire import ValueCounter, training_counter
@@ -35,10 +36,20 @@ async def _owner(request: Request) -> str:
     return (await _service(request)).keys.owner_of(request.headers.get("x-api-key"))
 
 
+async def _operator(request: Request) -> str:
+    service, owner = await _service(request), await _owner(request)
+    if owner != service.keys.operator:
+        raise ForbiddenError(
+            "this is for the server's first key alone: the first of --api-key or COOKHOUSE_API_KEYS, or its only one"
+        )
+    return owner
+
+
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=2**31)]
 ServiceOf = Annotated[Service, Depends(_service)]
 Owner = Annotated[str, Depends(_owner)]
+Operator = Annotated[str, Depends(_operator)]
 
 
 @asynccontextmanager

@@ -28,7 +28,6 @@ from cookhouse.engine.contract import (
     Fetch,
     Forget,
     Load,
-    Logged,
     ModelCommand,
     Output,
     Publish,
@@ -44,7 +43,7 @@ from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
 from cookhouse.server.workers.creations import Creation, Creations
 from cookhouse.server.workers.leaving import leaver
-from cookhouse.server.workers.member import MakeWorker, Member, relay
+from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
 from cookhouse.server.workers.placement import Placement
 from cookhouse.server.workers.plans import WorkerPlan, next_plan
@@ -177,6 +176,10 @@ class Calls:
         """Whether weights are with a worker, or in a file."""
         in_file = self._weights.fetch(snapshot_id) is not None
         return in_file or any(snapshot_id in member.snapshots for member in self.members)
+
+    def models_of(self, member: Member) -> Sequence[str]:
+        """The models that a worker has."""
+        return self._placement.models_of(member)
 
     def expect(self, snapshot_id: str) -> None:
         """Have samples of weights that no worker has wait until they are published again, or given up."""
@@ -354,8 +357,6 @@ class Calls:
                 self._meter.count(amounts)
             case Evicted(snapshot_id=snapshot_id):
                 self._note_evicted(member, snapshot_id)
-            case Logged():
-                relay(event)
 
     def _pop(self, member: Member, command_id: str) -> Call | None:
         call = member.pop(command_id)

@@ -1,10 +1,12 @@
 """What an operator asks a server: figures that are there anyway, put together. Nothing here changes anything.
 
 Status ──► figures of what is in memory
-       ──► EngineWatch: the worker's own, a second old at most
+       ──► WorkerWatches: what the workers say of themselves, a second old at most
        ──► Cached: what is read from disk and database in threads, some seconds old
 """
 
+from cookhouse.server.status.metrics import Metrics
 from cookhouse.server.status.status import Status
+from cookhouse.server.status.worker_watch import WorkerWatches
 
-__all__ = ["Status"]
+__all__ = ["Metrics", "Status", "WorkerWatches"]

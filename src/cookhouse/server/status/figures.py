@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.engine.contract import WorkerStatus
 from cookhouse.server.sequencer.queues import QueueLength
 from cookhouse.server.service import Service
 from cookhouse.server.sessions.sessions import Model, Session
 from cookhouse.server.status.stored import MAX_ROWS
 from cookhouse.server.status.viewer import Viewer
+from cookhouse.server.status.worker_watch import Seen
 
 Json = dict[str, Any]
 _TOKEN_KINDS = ("trained", "scored", "prompt", "sampled")
@@ -26,6 +26,8 @@ class Held:
 
     model: Model
     length: QueueLength
+    worker: str | None
+    """The one that has it; None: it waits for a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,11 @@ class Live:
     def of(cls, service: Service) -> "Live":
         sessions = list(service.sessions)
         models = [model for session in sessions for model in session.models.values()]
-        return cls(sessions, [Held(model, service.sequencer.length(model)) for model in models])
+        places = {name: member.name for member in service.calls.members for name in service.calls.models_of(member)}
+        return cls(
+            sessions,
+            [Held(model, service.sequencer.length(model), places.get(model.model_id)) for model in models],
+        )
 
 
 def base_models(service: Service, live: Live) -> list[Json]:
@@ -92,6 +98,7 @@ def models(live: Live, viewer: Viewer) -> Json:
             "tenant": viewer.label(model.owner),
             "base_model": model.base_model,
             "lora_rank": model.lora.rank or None,
+            "worker": held.worker,
             "num_accepting": length.num_accepting,
             "num_waiting": length.num_waiting,
             "num_running": length.num_running,
@@ -104,13 +111,14 @@ def models(live: Live, viewer: Viewer) -> Json:
     return bounded(seen, row, key=lambda held: held.length.num_waiting + held.length.num_running)
 
 
-def samples(service: Service, viewer: Viewer, status: WorkerStatus | None) -> list[Json]:
-    """Requests that wait or run, by tenant and base model; sequences are the engine's, where it has told."""
+def samples(service: Service, viewer: Viewer, seen: Sequence[Seen]) -> list[Json]:
+    """Requests that wait or run, by tenant and base model; sequences are those of all workers that have told."""
     now = time.monotonic()
     names = {service.base_models.named(name).name: name for name in service.base_models.names}
     running: Counter[tuple[str, str]] = Counter()
     waiting: Counter[tuple[str, str]] = Counter()
-    for cache in () if status is None else status.memory.caches:
+    statuses = [one.status for one in seen if one.status is not None]
+    for cache in (cache for status in statuses for cache in status.memory.caches):
         running.update({(owner, cache.base_model): number for owner, number in cache.running.items()})
         waiting.update({(owner, cache.base_model): number for owner, number in cache.waiting.items()})
     return [
@@ -119,8 +127,8 @@ def samples(service: Service, viewer: Viewer, status: WorkerStatus | None) -> li
             "base_model": names.get(base_model, base_model),
             "num_requests": number,
             "oldest_seconds": now - oldest_at,
-            "num_running_sequences": None if status is None else running[owner, base_model],
-            "num_waiting_sequences": None if status is None else waiting[owner, base_model],
+            "num_running_sequences": running[owner, base_model] if statuses else None,
+            "num_waiting_sequences": waiting[owner, base_model] if statuses else None,
         }
         for (owner, base_model), (number, oldest_at) in service.samples.lengths().items()
         if viewer.sees(owner)

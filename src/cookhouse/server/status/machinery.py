@@ -1,17 +1,15 @@
-"""Figures of the server's own parts, as JSON: engine, journal, disk, requests, settings."""
+"""Figures of the server's own parts, as JSON: journal, disk, requests, settings."""
 
 import os
 import platform
 import time
 from dataclasses import asdict
 
-from cookhouse.engine.contract import CacheUse, WorkerStatus
 from cookhouse.server.access.latencies import WINDOW_SECONDS, RouteTimes
 from cookhouse.server.journaling import FILES, OFF
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
 from cookhouse.server.status.cached import Reading
-from cookhouse.server.status.engine_watch import EngineWatch
 from cookhouse.server.status.figures import Json, Live
 from cookhouse.server.status.stored import Listed, Machine
 from cookhouse.server.status.viewer import Viewer
@@ -58,72 +56,6 @@ def settings(used: Settings) -> Json:
     """Those that matter to who asks why something waits. Of a URL only the scheme: it may hold more."""
     journal = used.journal if used.journal in (OFF, FILES, "rows") else used.journal.partition("://")[0] + "://"
     return {"journal": journal, **{name: getattr(used, name) for name in _SETTINGS}}
-
-
-def engine(service: Service, viewer: Viewer, watch: EngineWatch, status: WorkerStatus | None) -> Json:
-    life = service.calls.members[0].life
-    now = time.time()
-    loss = None
-    if life.last_loss is not None:
-        reason = life.last_loss.reason if viewer.is_operator else None
-        loss = {"seconds_ago": now - life.last_loss.at, "reason": reason}
-    told: Json = {"turn": None, "turns": None, "memory_bytes": None, "device_memory": None, "caches": None}
-    if status is not None:
-        told = {
-            "turn": _turn(status, viewer),
-            "turns": [turn._asdict() for turn in status.turns],
-            "memory_bytes": status.resident_bytes,
-            "device_memory": _device(status),
-            "caches": [_cache(service, cache) for cache in status.memory.caches],
-        }
-    return {
-        "is_up": service.calls.is_up,
-        "up_seconds": None if life.up_since is None else now - life.up_since,
-        "computes_on": life.description,
-        "num_losses": life.num_losses,
-        "last_loss": loss,
-        "told_seconds_ago": watch.age_seconds,
-        "silent_seconds": watch.silent_seconds,
-        **told,
-    }
-
-
-def _turn(status: WorkerStatus, viewer: Viewer) -> Json | None:
-    if status.turn is None:
-        return None
-    at_work = [
-        {
-            "command": one.kind,
-            "tenant": viewer.label(one.account.owner),
-            "model_id": one.model_id if one.model_id and viewer.sees(one.account.owner) else None,
-        }
-        for one in status.at_work
-    ]
-    return {
-        "kind": status.turn,
-        "seconds": status.turn_seconds,
-        "at_work": at_work,
-        "num_at_work": status.num_at_work,
-    }
-
-
-def _device(status: WorkerStatus) -> Json | None:
-    memory = status.memory
-    if memory.device_bytes is None:
-        return None
-    return {"used_bytes": memory.device_bytes, "total_bytes": memory.device_total_bytes}
-
-
-def _cache(service: Service, cache: CacheUse) -> Json:
-    names = {service.base_models.named(name).name: name for name in service.base_models.names}
-    return {
-        "base_model": names.get(cache.base_model, cache.base_model),
-        "used_bytes": cache.num_used_blocks * cache.block_bytes,
-        "bytes": cache.num_blocks * cache.block_bytes,
-        "max_bytes": cache.max_blocks * cache.block_bytes,
-        "num_running_sequences": sum(cache.running.values()),
-        "num_waiting_sequences": sum(cache.waiting.values()),
-    }
 
 
 def journal(service: Service, live: Live, machine: Machine | None) -> Json | None:

@@ -7,13 +7,13 @@ from functools import partial
 
 from cookhouse.server.access.latencies import Latencies
 from cookhouse.server.service import Service
-from cookhouse.server.status import figures, machinery
+from cookhouse.server.status import figures, machinery, workers
 from cookhouse.server.status.cached import Cached
-from cookhouse.server.status.engine_watch import EngineWatch
 from cookhouse.server.status.figures import Json
 from cookhouse.server.status.stored import Listed, read_listed, read_machine, read_totals
 from cookhouse.server.status.troubles import troubles
 from cookhouse.server.status.viewer import Viewer, label_of
+from cookhouse.server.status.worker_watch import WorkerWatches
 
 _DISK_SECONDS, _STORE_SECONDS, _ROUTES_SECONDS = 5.0, 10.0, 5.0
 """How old figures may be."""
@@ -24,9 +24,9 @@ _AGAIN_SECONDS = 0.5
 class Status:
     """Lives on the event loop."""
 
-    def __init__(self, service: Service, latencies: Latencies) -> None:
+    def __init__(self, service: Service, latencies: Latencies, watches: WorkerWatches) -> None:
         self._service = service
-        self._watch = EngineWatch(service.calls, service.calls.members[0])
+        self._watches = watches
         self._machine = Cached(partial(read_machine, service.state_dir), seconds=_DISK_SECONDS)
         self._totals = Cached(partial(read_totals, service), seconds=_STORE_SECONDS)
         self._times = Cached(latencies.times, seconds=_ROUTES_SECONDS)
@@ -46,12 +46,12 @@ class Status:
         service = self._service
         if viewer.owner not in self._listed:
             self._listed[viewer.owner] = Cached(partial(read_listed, service, viewer), seconds=_STORE_SECONDS)
-        listed, machine, totals, times, told = await asyncio.gather(
+        listed, machine, totals, times, seen = await asyncio.gather(
             self._listed[viewer.owner].get(),
             self._machine.get(),
             self._totals.get(),
             self._times.get(),
-            self._watch.status(),
+            self._watches.look(),
         )
         live = figures.Live.of(service)
         tenants, everyone = figures.tenants(service, live, viewer, totals.value)
@@ -59,13 +59,13 @@ class Status:
         status = {
             "viewer": {"tenant": label_of(viewer.owner), "is_operator": viewer.is_operator},
             "server": machinery.server(service, viewer, machine.value),
-            "engine": machinery.engine(service, viewer, self._watch, told),
+            "workers": [workers.worker(service, viewer, live, one) for one in seen],
             "base_models": figures.base_models(service, live),
             "totals": everyone,
             "tenants": tenants,
             "sessions": figures.sessions(live, viewer, names),
             "models": figures.models(live, viewer),
-            "samples": figures.samples(service, viewer, told),
+            "samples": figures.samples(service, viewer, seen),
             "requests": machinery.requests(times),
             "journal": machinery.journal(service, live, machine.value),
             "disk": machinery.disk(service, viewer, machine),

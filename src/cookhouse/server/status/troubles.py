@@ -13,23 +13,33 @@ _FAILED_SHARE = 0.01
 
 def troubles(status: dict[str, Any]) -> list[str]:
     """Of a status without them."""
-    return [*_engine(status), *_storage(status), *_queues(status)]
+    workers = status["workers"]
+    return [
+        *_pause(status),
+        *(trouble for worker in workers for trouble in _worker(worker, is_alone=len(workers) == 1)),
+        *_storage(status),
+        *_queues(status),
+    ]
 
 
-def _engine(status: dict[str, Any]) -> Iterator[str]:
-    server, engine = status["server"], status["engine"]
-    if server["pause"] is not None:
-        yield f"Requests are not taken: {server['pause']}."
-    loss = engine["last_loss"]
-    if loss is not None and (not engine["is_up"] or loss["seconds_ago"] < _RECENT_SECONDS):
+def _pause(status: dict[str, Any]) -> Iterator[str]:
+    if (pause := status["server"]["pause"]) is not None:
+        yield f"Requests are not taken: {pause}."
+
+
+def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:
+    name = "The engine" if is_alone else worker["name"]
+    loss = worker["last_loss"]
+    if loss is not None and (not worker["is_up"] or loss["seconds_ago"] < _RECENT_SECONDS):
         reason = "" if loss["reason"] is None else f": {loss['reason']}"
-        yield f"The engine was lost {_seconds(loss['seconds_ago'])} ago{reason}. The log has more (server.log)."
-    if (silent := engine["silent_seconds"]) is not None and silent > _SILENT_SECONDS:
-        yield f"The engine's process has said nothing for {_seconds(silent)}: it may be stopped, or swapped out."
-    for cache in engine["caches"] or ():
+        yield f"{name} was lost {_seconds(loss['seconds_ago'])} ago{reason}. The log has more (server.log)."
+    if (silent := worker["silent_seconds"]) is not None and silent > _SILENT_SECONDS:
+        yield f"{name} has said nothing for {_seconds(silent)}: its process may be stopped, or swapped out."
+    for cache in worker["caches"] or ():
         if cache["num_waiting_sequences"] and cache["used_bytes"] > _FULL_SHARE * cache["max_bytes"]:
-            number, name = cache["num_waiting_sequences"], cache["base_model"]
-            yield f"The key-value cache of {name} is full, and {number} sequences wait; see --max-cache-bytes."
+            number, which = cache["num_waiting_sequences"], cache["base_model"]
+            of = "" if is_alone else f" at {worker['name']}"
+            yield f"The key-value cache of {which}{of} is full, and {number} sequences wait; see --max-cache-bytes."
 
 
 def _storage(status: dict[str, Any]) -> Iterator[str]:

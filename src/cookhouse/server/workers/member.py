@@ -127,7 +127,7 @@ class Member:
                 raise LostError("the engine was closed before it was up")
             for index, event in enumerate(events):
                 if isinstance(event, Logged):
-                    relay(event)
+                    self._relay(event)
                 elif isinstance(event, Lost):
                     raise LostError(event.reason) if event.failure is None else error_of(event.failure)
                 elif isinstance(event, Up):
@@ -151,6 +151,9 @@ class Member:
                 return
 
     def _hand_on(self, event: Event) -> None:
+        if isinstance(event, Logged):
+            self._relay(event)
+            return
         if isinstance(event, Done):
             self._pause_seconds = 0.0
         try:
@@ -198,7 +201,7 @@ class Member:
         """For the log and for clients."""
         return "the engine" if self.plan.num_sharing == 1 else f"{self.name} of the engine"
 
-
-def relay(event: Logged) -> None:
-    """Hand a worker's record to this process's log."""
-    logging.getLogger(event.name).log(event.level, "%s", event.message)
+    def _relay(self, event: Logged) -> None:
+        """Hand a record of the worker's to this process's log, with the worker's name where there are several."""
+        text = event.message if self.plan.num_sharing == 1 else f"{self.name}: {event.message}"
+        logging.getLogger(event.name).log(event.level, "%s", text)

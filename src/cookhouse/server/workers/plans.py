@@ -58,7 +58,13 @@ def plans_of(
 
 
 def next_plan(plans: Sequence[WorkerPlan], index: int) -> WorkerPlan:
-    """Of a worker that is added to others, with a number that none has had."""
+    """Of a worker that is added to others, with a number that none has had.
+
+    Raises:
+        InputError: there are as many as there may be.
+    """
+    if len(plans) >= _MAX_WORKERS:
+        raise InputError(f"the server has {len(plans)} workers already, the most that are allowed")
     if all(plan.trains and plan.samples for plan in plans):
         return _plan(index, len(plans) + 1, trains=True, samples=True)
     return _plan(index, len(plans) + 1, trains=False, samples=True)

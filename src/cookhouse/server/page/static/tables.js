@@ -14,7 +14,7 @@ export function showTables(status) {
   showQueues(status);
   showTenants(status);
   showSessions(status);
-  showEngine(status);
+  showWorkers(status);
   showRequests(status.requests);
   showStorage(status);
 }
@@ -22,10 +22,10 @@ export function showTables(status) {
 function showQueues({ models, samples }) {
   table(
     at("models"),
-    [["Model", "id"], ["Tenant"], ["Base model"], ["Rank", "number"], ["Wait", "number"], ["Run", "number"],
-      ["Oldest", "number"], ["Note"]],
+    [["Model", "id"], ["Tenant"], ["Base model"], ["Rank", "number"], ["Worker"], ["Wait", "number"],
+      ["Run", "number"], ["Oldest", "number"], ["Note"]],
     models.listed.map((row) => [
-      row.model_id, row.tenant, row.base_model, none(row.lora_rank, "all weights"),
+      row.model_id, row.tenant, row.base_model, none(row.lora_rank, "all weights"), none(row.worker),
       count(row.num_accepting + row.num_waiting), count(row.num_running),
       row.oldest_seconds === null ? "–" : seconds(row.oldest_seconds), row.loss ?? "",
     ]),
@@ -56,7 +56,7 @@ function showTenants({ tenants, totals, viewer }) {
   table(
     at("tenant-rows"),
     [["Tenant"], ["Sessions", "number"], ["Wait", "number"], ["Run", "number"], ["Samples", "number"],
-      ["Trained/s", "number"], ["Sampled/s", "number"], ["Engine's time", "number"], ["Held", "number"],
+      ["Trained/s", "number"], ["Sampled/s", "number"], ["Workers' time", "number"], ["Held", "number"],
       ["Checkpoints", "number"], ["Size", "number"]],
     [...rows, ["all", ...cells(totals)]],
     { note },
@@ -75,17 +75,26 @@ function showSessions({ sessions }) {
   );
 }
 
-function showEngine({ engine, base_models: baseModels, viewer }) {
-  const loss = engine.last_loss;
-  const reason = loss === null ? "" : loss.reason ?? (viewer.is_operator ? "" : "told to the holder of the first key");
-  const rows = [
-    ["Process", engine.is_up ? `up for ${seconds(engine.up_seconds)}` : "down: another is being started"],
-    ["Computes on", none(engine.computes_on, "it has not been up yet")],
-    ["Lost so far", plural(engine.num_losses, "time")],
-    ["Last loss", loss === null ? "none" : `${seconds(loss.seconds_ago)} ago: ${reason}`],
-    ["Computes now", nowText(engine)],
-  ];
-  facts(at("engine-facts"), rows);
+function showWorkers({ workers, base_models: baseModels, viewer }) {
+  table(
+    at("worker-rows"),
+    [["Name"], ["Does"], ["State"], ["Models", "number"], ["Weights", "number"], ["Commands", "number"],
+      ["Tokens", "number"], ["Busy", "number"], ["Memory", "number"], ["GPU", "number"], ["Lost", "number"]],
+    workers.map((row) => [
+      row.name, [row.trains ? "trains" : "", row.samples ? "samples" : ""].filter(Boolean).join(", "), stateOfWorker(row),
+      count(row.num_models), count(row.num_snapshots), count(row.num_commands), count(row.num_tokens),
+      row.utilization === null ? "–" : percent(row.utilization, 1), bytes(row.memory_bytes), gpuText(row.device_memory),
+      plural(row.num_losses, "time"),
+    ]),
+    { note: "Weights are those published for sampling. Busy: the share of the last seconds that its turns took." },
+  );
+  table(
+    at("worker-work"),
+    [["Worker"], ["Computes on"], ["Computes now"], ["Last loss"]],
+    workers.map((row) => [
+      row.name, none(row.computes_on, "it has not been up yet"), nowText(row), lossText(row.last_loss, viewer),
+    ]),
+  );
   table(
     at("base-models"),
     [["Name"], ["Kind"], ["Context", "number"], ["Rank at most", "number"], ["Models", "number"], ["Samplers", "number"]],
@@ -96,22 +105,43 @@ function showEngine({ engine, base_models: baseModels, viewer }) {
   );
   table(
     at("caches"),
-    [["Base model"], ["Used", "number"], ["There is", "number"], ["There may be", "number"], ["Sequences that run", "number"],
-      ["that wait", "number"]],
-    (engine.caches ?? []).map((row) => [
-      row.base_model, bytes(row.used_bytes), bytes(row.bytes), bytes(row.max_bytes), count(row.num_running_sequences),
-      count(row.num_waiting_sequences),
-    ]),
-    { empty: engine.caches === null ? "The engine has not said." : "Nothing has been sampled since it started." },
+    [["Worker"], ["Base model"], ["Used", "number"], ["There is", "number"], ["There may be", "number"],
+      ["Sequences that run", "number"], ["that wait", "number"]],
+    workers.flatMap(({ name, caches }) => (caches ?? []).map((row) => [
+      name, row.base_model, bytes(row.used_bytes), bytes(row.bytes), bytes(row.max_bytes),
+      count(row.num_running_sequences), count(row.num_waiting_sequences),
+    ])),
+    { empty: emptyText(workers, "caches", "Nothing has been sampled since they started.") },
   );
   table(
     at("turns"),
-    [["Kind"], ["Turns", "number"], ["Time", "number"], ["Each", "number"]],
-    (engine.turns ?? []).map((row) => [
-      TURNS[row.kind], count(row.number), seconds(row.seconds), row.number ? seconds(row.seconds / row.number) : "–",
-    ]),
-    { empty: "The engine has not said." },
+    [["Worker"], ["Kind"], ["Turns", "number"], ["Time", "number"], ["Each", "number"]],
+    workers.flatMap(({ name, turns }) => (turns ?? []).map((row) => [
+      name, TURNS[row.kind], count(row.number), seconds(row.seconds),
+      row.number ? seconds(row.seconds / row.number) : "–",
+    ])),
+    { empty: emptyText(workers, "turns", "None.") },
   );
+}
+
+function stateOfWorker({ is_up: isUp, is_leaving: isLeaving, up_seconds: upSeconds, num_losses: numLosses }) {
+  if (isLeaving) return "leaving";
+  if (isUp) return `up for ${seconds(upSeconds)}`;
+  return numLosses > 0 ? "down: another is being started" : "being started";
+}
+
+function gpuText(memory) {
+  return memory === null ? "–" : `${bytes(memory.used_bytes)} of ${bytes(memory.total_bytes)}`;
+}
+
+function lossText(loss, viewer) {
+  if (loss === null) return "none";
+  const reason = loss.reason ?? (viewer.is_operator ? "" : "told to the holder of the first key");
+  return `${seconds(loss.seconds_ago)} ago: ${reason}`;
+}
+
+function emptyText(workers, name, text) {
+  return workers.every((worker) => worker[name] === null) ? "No worker has said." : text;
 }
 
 function nowText({ turn, told_seconds_ago: age, silent_seconds: silent, is_up: isUp }) {

@@ -34,16 +34,16 @@ function tile([title, figure, note]) {
 }
 
 function tilesOf(status) {
-  const { engine, totals, server, disk, journal } = status;
+  const { workers, totals, server, disk, journal } = status;
   return [
-    ["Engine", engineState(engine), engineNote(engine)],
-    ["Training requests", `${count(totals.num_waiting)} wait`, `${count(totals.num_running)} with the engine`],
-    ["Samples", count(totals.num_samples), sequences(engine)],
+    workersTile(workers),
+    ["Training requests", `${count(totals.num_waiting)} wait`, `${count(totals.num_running)} with ${theWorkers(workers)}`],
+    ["Samples", count(totals.num_samples), sequences(cachesOf(workers))],
     ["Tokens trained", `${rate(totals.tokens_per_second.trained)} /s`, "over the last minute"],
     ["Tokens sampled", `${rate(totals.tokens_per_second.sampled)} /s`, "over the last minute"],
-    ["Engine's memory", bytes(engine.memory_bytes), gpu(engine)],
+    ["Workers' memory", bytes(sum(workers, "memory_bytes")), gpu(workers)],
     ["Server's memory", bytes(server.memory_bytes), `the machine has ${bytes(server.machine_memory_available_bytes)} left`],
-    ["Key-value cache", cacheUse(engine), cacheNote(engine)],
+    ["Key-value cache", ...cacheUse(cachesOf(workers))],
     ["Disk", `${bytes(disk.free_bytes)} free`, `of ${bytes(disk.bytes)}`],
     journalTile(journal),
     ["Checkpoints", count(totals.num_checkpoints), bytes(totals.checkpoint_bytes)],
@@ -51,47 +51,64 @@ function tilesOf(status) {
   ];
 }
 
-function engineState(engine) {
-  if (!engine.is_up) return "down";
-  if (engine.told_seconds_ago === null) return "up";
-  return engine.turn === null ? "idle" : TURNS[engine.turn.kind];
+const theWorkers = (workers) => (workers.length === 1 ? "the worker" : "the workers");
+
+/** The sum of what is known; null where nothing is. */
+function sum(rows, name) {
+  const known = rows.map((row) => row[name]).filter((value) => value !== null);
+  return known.length === 0 ? null : known.reduce((total, value) => total + value, 0);
 }
 
-function engineNote(engine) {
-  if (!engine.is_up) return "another is being started";
-  if (engine.told_seconds_ago === null) return "it has not said yet what it does";
-  if (engine.turn !== null && engine.turn.seconds >= 1) return `for ${seconds(engine.turn.seconds)}`;
-  return `up for ${seconds(engine.up_seconds)}`;
+function workersTile(workers) {
+  const up = workers.filter((worker) => worker.is_up);
+  if (workers.length === 1) return ["Worker", workerState(workers[0]), workerNote(workers[0])];
+  const busy = sum(up, "utilization");
+  const note = busy === null ? "what they do is not known yet" : `busy ${percent(busy, up.length)} of the time`;
+  return ["Workers", `${count(up.length)} of ${count(workers.length)} up`, note];
 }
 
-function sequences(engine) {
-  if (engine.caches === null) return "the engine has not said how many run";
-  const sum = (name) => engine.caches.reduce((total, cache) => total + cache[name], 0);
-  return `${plural(sum("num_running_sequences"), "sequence")} run, ${count(sum("num_waiting_sequences"))} wait`;
+function workerState(worker) {
+  if (!worker.is_up) return "down";
+  if (worker.told_seconds_ago === null) return "up";
+  return worker.turn === null ? "idle" : TURNS[worker.turn.kind];
 }
 
-function gpu(engine) {
-  if (engine.memory_bytes === null) return engine.is_up ? "the engine has not said" : "there is no engine";
-  if (engine.device_memory === null) return "it computes on the CPU";
-  const { used_bytes: used, total_bytes: total } = engine.device_memory;
-  return `GPU: ${bytes(used)} of ${bytes(total)}`;
+function workerNote(worker) {
+  if (!worker.is_up) return "another is being started";
+  if (worker.told_seconds_ago === null) return "it has not said yet what it does";
+  if (worker.turn !== null && worker.turn.seconds >= 1) return `for ${seconds(worker.turn.seconds)}`;
+  return `up for ${seconds(worker.up_seconds)}`;
 }
 
-function cacheUse(engine) {
-  if (engine.caches === null) return "not known";
-  if (engine.caches.length === 0) return "none";
-  const sum = (name) => engine.caches.reduce((total, cache) => total + cache[name], 0);
-  return percent(sum("used_bytes"), sum("max_bytes"));
+/** The caches of all workers that have told; null: none has. */
+function cachesOf(workers) {
+  const told = workers.filter((worker) => worker.caches !== null);
+  return told.length === 0 ? null : told.flatMap((worker) => worker.caches);
 }
 
-function cacheNote(engine) {
-  if (engine.caches === null) return "the engine has not said";
-  if (engine.caches.length === 0) return "nothing has been sampled";
-  return `of ${bytes(engine.caches.reduce((total, cache) => total + cache.max_bytes, 0))}`;
+function sequences(caches) {
+  if (caches === null) return "no worker has said how many run";
+  const total = (name) => sum(caches, name) ?? 0;
+  return `${plural(total("num_running_sequences"), "sequence")} run, ${count(total("num_waiting_sequences"))} wait`;
+}
+
+function gpu(workers) {
+  const told = workers.filter((worker) => worker.memory_bytes !== null);
+  if (told.length === 0) return workers.some((worker) => worker.is_up) ? "no worker has said" : "there is no worker";
+  const devices = told.map((worker) => worker.device_memory).filter((memory) => memory !== null);
+  if (devices.length === 0) return "computed on the CPU";
+  const used = bytes(sum(devices, "used_bytes"));
+  return devices.length === 1 ? `GPU: ${used} of ${bytes(devices[0].total_bytes)}` : `GPUs: ${used}`;
+}
+
+function cacheUse(caches) {
+  if (caches === null) return ["not known", "no worker has said"];
+  if (caches.length === 0) return ["none", "nothing has been sampled"];
+  return [percent(sum(caches, "used_bytes"), sum(caches, "max_bytes")), `of ${bytes(sum(caches, "max_bytes"))}`];
 }
 
 function journalTile(journal) {
-  if (journal === null) return ["Journal", "off", "a lost engine loses its models"];
+  if (journal === null) return ["Journal", "off", "a lost worker loses its models"];
   if (journal.failure !== null) return ["Journal", "fails", `for ${seconds(journal.failing_seconds)}`];
   const last = journal.last_commit_seconds_ago;
   const waiting = `${plural(journal.num_waiting, "entry", "entries")} to be written`;

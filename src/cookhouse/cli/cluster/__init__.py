@@ -1,0 +1,1 @@
+"""`cookhouse cluster`: the workers of a server."""

@@ -1,0 +1,71 @@
+"""What the operator of a server asks it, beside the protocol."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from cookhouse.errors import InputError, ServiceError
+
+_PATIENCE_SECONDS = 30.0
+
+
+class UnreachableError(ServiceError):
+    """Nobody answers at the address; later somebody may."""
+
+
+class Operator:
+    """Blocking calls."""
+
+    def __init__(self, base_url: str | None, api_key: str | None) -> None:
+        """Raises InputError: address or key is missing."""
+        if not base_url:
+            raise InputError("which server? Give its address with --base-url, or set TINKER_BASE_URL")
+        if not api_key:
+            raise InputError(f"the server at {base_url} wants a key; set TINKER_API_KEY, or give one with --api-key")
+        self._base_url = base_url.rstrip("/")
+        self._headers = {"X-API-Key": api_key}
+
+    def status(self) -> Mapping[str, Any]:
+        """See docs/reference/server-status.md. Raises as `add`."""
+        return self._ask("GET", "status")
+
+    def add(self) -> Mapping[str, Any]:
+        """Start one more worker.
+
+        Raises:
+            InputError: the server refuses it, or is none of cookhouse's.
+            ServiceError: it fails, or does not answer.
+        """
+        return self._ask("POST", "workers")
+
+    def drain(self, name: str, seconds: float) -> Mapping[str, Any]:
+        """Have a worker end. Raises as `add`."""
+        return self._ask("POST", f"workers/{quote(name, safe='')}/drain", json={"seconds": seconds})
+
+    def _ask(self, method: str, route: str, **content: Any) -> Mapping[str, Any]:
+        url = f"{self._base_url}/api/v1/{route}"
+        try:
+            answer = httpx.request(method, url, headers=self._headers, timeout=_PATIENCE_SECONDS, **content)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise InputError(f"{self._base_url} is no address of a server: {error}") from error
+        except httpx.HTTPError as error:
+            raise UnreachableError(f"{self._base_url} does not answer: {error}") from error
+        told = _json(answer)
+        if answer.status_code == httpx.codes.OK and told is not None:
+            return told
+        reason = (told or {}).get("detail") or f"it answers {answer.status_code}"
+        if answer.is_server_error:
+            raise UnreachableError(f"{self._base_url}: {reason}")
+        if answer.status_code in (httpx.codes.OK, httpx.codes.NOT_FOUND):
+            raise InputError(f"{self._base_url} has no workers to show, so it is no cookhouse serve of today: {reason}")
+        raise InputError(str(reason))
+
+
+def _json(answer: httpx.Response) -> Mapping[str, Any] | None:
+    try:
+        told = answer.json()
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) else None

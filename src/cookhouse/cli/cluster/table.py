@@ -1,0 +1,51 @@
+"""The workers of a server, as a table."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cookhouse.cli.tables import fitted
+from cookhouse.runs.history.facts import duration
+
+_HEADER = ("name", "does", "state", "models", "weights", "queue", "busy", "memory", "GPU", "lost", "computes on")
+_SPARE = ("weights", "GPU", "memory", "does")
+_DEAR = ("lost", "models")
+"""Columns in the order in which they are left out where there is no room."""
+_NONE = "-"
+
+
+def lines_of(status: Mapping[str, Any], width: int | None) -> list[str]:
+    """A table of at most `width` cells, and what is wrong, in sentences."""
+    rows = [_row(worker) for worker in status["workers"]]
+    lines, left_out = fitted(_HEADER, rows, width, cut="computes on", spare=_SPARE, dear=_DEAR)
+    if left_out:
+        lines.append(f"no room for {', '.join(left_out)}: a wider terminal or --json has more")
+    return [*lines, *status["troubles"]]
+
+
+def _row(worker: Mapping[str, Any]) -> Sequence[str]:
+    device = worker["device_memory"]
+    return (
+        worker["name"],
+        ", ".join(word for word in ("trains", "samples") if worker[word]),
+        _state(worker),
+        f"{worker['num_models']:,}",
+        f"{worker['num_snapshots']:,}",
+        f"{worker['num_commands']:,} ({worker['num_tokens']:,} tokens)" if worker["num_commands"] else "0",
+        _NONE if worker["utilization"] is None else f"{worker['utilization']:.0%}",
+        _NONE if worker["memory_bytes"] is None else _size(worker["memory_bytes"]),
+        _NONE if device is None else f"{_size(device['used_bytes'])} of {_size(device['total_bytes'])}",
+        f"{worker['num_losses']:,}",
+        worker["computes_on"] or _NONE,
+    )
+
+
+def _state(worker: Mapping[str, Any]) -> str:
+    if worker["is_leaving"]:
+        return "leaving"
+    if worker["is_up"]:
+        return f"up {duration(worker['up_seconds'])}"
+    return "lost" if worker["num_losses"] else "starting"
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:,.1f} GiB"

@@ -1,0 +1,87 @@
+"""The figures of each worker for Prometheus. What a worker has not said is left out."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from cookhouse.server.service import Service
+from cookhouse.server.status.figures import Live
+from cookhouse.server.status.worker_watch import Seen
+from cookhouse.server.status.workers import cache_use, num_commands
+
+_CACHE = {
+    "used_bytes": ("cookhouse_worker_cache_used_bytes", "Of the key-value cache, what sequences that run use."),
+    "bytes": ("cookhouse_worker_cache_bytes", "The key-value cache that there is."),
+    "max_bytes": ("cookhouse_worker_cache_max_bytes", "The key-value cache that there may be."),
+    "num_running_sequences": ("cookhouse_worker_running_sequences", "Sequences that are being sampled."),
+    "num_waiting_sequences": ("cookhouse_worker_waiting_sequences", "Sequences that wait for room in the cache."),
+}
+
+
+def worker_metrics(service: Service, live: Live, seen: Sequence[Seen]) -> Iterator[Metric]:
+    """By worker; of models and caches also by base model."""
+    yield from _lives(seen)
+    yield from _held(live, seen)
+    yield from _told(seen)
+    yield from _caches(service, seen)
+
+
+def _lives(seen: Sequence[Seen]) -> Iterator[Metric]:
+    up = _gauge("cookhouse_worker_up", "1 if it takes commands.")
+    leaving = _gauge("cookhouse_worker_leaving", "1 if it is given nothing new, and ends.")
+    losses = CounterMetricFamily("cookhouse_worker_losses", "How often it was lost.", labels=["worker"])
+    for one in seen:
+        up.add_metric([one.member.name], one.member.is_up)
+        leaving.add_metric([one.member.name], one.member.is_leaving)
+        losses.add_metric([one.member.name], one.member.life.num_losses)
+    yield from (up, leaving, losses)
+
+
+def _held(live: Live, seen: Sequence[Seen]) -> Iterator[Metric]:
+    models = _gauge("cookhouse_worker_models", "Models in training that it has.", "base_model")
+    for (worker, base_model), number in Counter((one.worker, one.model.base_model) for one in live.models).items():
+        if worker is not None:
+            models.add_metric([worker, base_model], number)
+    snapshots = _gauge("cookhouse_worker_snapshots", "Published weights that it has.")
+    commands = _gauge("cookhouse_worker_queued_commands", "Commands that are with it, and have no answer.")
+    tokens = _gauge("cookhouse_worker_queued_tokens", "Tokens of these commands, as far as they will be at most.")
+    for one in seen:
+        snapshots.add_metric([one.member.name], len(one.member.snapshots))
+        commands.add_metric([one.member.name], num_commands(one.member))
+        tokens.add_metric([one.member.name], one.member.num_tokens)
+    yield from (models, snapshots, commands, tokens)
+
+
+def _told(seen: Sequence[Seen]) -> Iterator[Metric]:
+    busy = CounterMetricFamily(
+        "cookhouse_worker_busy_seconds", "What its turns of a kind have taken.", labels=["worker", "kind"]
+    )
+    turns = CounterMetricFamily("cookhouse_worker_turns", "Turns of a kind that are over.", labels=["worker", "kind"])
+    memory = _gauge("cookhouse_worker_memory_bytes", "Memory of its process.")
+    device = _gauge("cookhouse_worker_device_memory_bytes", "Memory of a GPU that it holds.")
+    for one in seen:
+        if (status := one.status) is None:
+            continue
+        for turn in status.turns:
+            busy.add_metric([one.member.name, turn.kind], turn.seconds)
+            turns.add_metric([one.member.name, turn.kind], turn.number)
+        if status.resident_bytes is not None:
+            memory.add_metric([one.member.name], status.resident_bytes)
+        if status.memory.device_bytes is not None:
+            device.add_metric([one.member.name], status.memory.device_bytes)
+    yield from (busy, turns, memory, device)
+
+
+def _caches(service: Service, seen: Sequence[Seen]) -> Iterator[Metric]:
+    families = {key: _gauge(name, help_, "base_model") for key, (name, help_) in _CACHE.items()}
+    for one in seen:
+        for cache in () if one.status is None else one.status.memory.caches:
+            use = cache_use(service, cache)
+            for key, family in families.items():
+                family.add_metric([one.member.name, use["base_model"]], use[key])
+    yield from families.values()
+
+
+def _gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help_, labels=["worker", *labels])

@@ -1,0 +1,172 @@
+"""`cookhouse cluster` over a server of several workers."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from rich.cells import cell_len
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
+from tests.server.test_routes import Server
+from tests.waiting import wait_until
+
+from cookhouse.cli import main
+from cookhouse.cli.cluster.table import lines_of
+from cookhouse.server.workers.plans import plans_of
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cookhouse.server.status.status._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("cookhouse.server.status.worker_watch._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("cookhouse.cli.cluster.commands._LOOK_SECONDS", 0.01)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    with hosted(tmp_path, FakeEngine, plans=plans_of(workers=2)) as host:
+        monkeypatch.setenv("TINKER_BASE_URL", host.url)
+        monkeypatch.setenv("TINKER_API_KEY", KEY)
+        yield host
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        main(["cluster", *words])
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def names_of(host: Host) -> list[str]:
+    return [member.name for member in host.service.calls.members]
+
+
+def test_it_lists_each_worker(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    """Would catch figures in the column of others, and a first look that does not know how busy a worker is."""
+    server = Server(host, FakeEngine())
+    server.model(server.session())
+    server.close()
+    assert call() == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == [
+        *("name", "does", "state", "models", "weights", "queue", "busy", "memory", "GPU", "lost", "computes", "on")
+    ]
+    assert [row.split()[:4] for row in rows] == [[name, "trains,", "samples", "up"] for name in ("worker0", "worker1")]
+    for row, models in zip(rows, "10", strict=True):
+        at = header.index("models")
+        assert row[at:].split()[:3] == [models, "0", "0"]
+        assert row[header.index("busy") :].split()[0].endswith("%")
+        assert row.endswith("a fake")
+
+
+def test_programs_are_given_what_the_server_tells(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("list", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in told] == names_of(host)
+    assert all(0 <= one["utilization"] <= 1 for one in told)
+
+
+def test_a_narrow_terminal_is_told_what_it_lacks() -> None:
+    worker = {
+        **dict.fromkeys(("num_models", "num_snapshots", "num_commands", "num_tokens", "num_losses"), 3),
+        "name": "worker10",
+        "trains": True,
+        "samples": True,
+        "is_up": True,
+        "is_leaving": False,
+        "up_seconds": 70.0,
+        "computes_on": "cpu, 16 threads, bfloat16, 11.28 GiB of memory",
+        "utilization": 0.756,
+        "memory_bytes": 3 * 2**30,
+        "device_memory": {"used_bytes": 2**30, "total_bytes": 80 * 2**30},
+    }
+    for changed, state in (({}, "up 1:10"), ({"is_leaving": True}, "leaving"), ({"is_up": False}, "lost")):
+        header, row, *notes = lines_of({"workers": [{**worker, **changed}], "troubles": ["A trouble."]}, 70)
+        assert max(map(cell_len, (header, row))) <= 70
+        assert state in row
+        assert "76%" in row
+        assert notes == ["no room for weights, GPU, memory, does: a wider terminal or --json has more", "A trouble."]
+    (_, whole) = lines_of({"workers": [worker], "troubles": []}, None)
+    assert "1.0 GiB of 80.0 GiB" in whole
+    (_, starting) = lines_of({"workers": [{**worker, "is_up": False, "num_losses": 0}], "troubles": []}, None)
+    assert "starting" in starting
+
+
+def test_a_worker_is_added_and_drained(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server(host, FakeEngine())
+    server.model(server.session())
+    server.close()
+    assert call("add") == 0
+    assert capsys.readouterr().out.startswith("worker2 is being started, and given work once it is up; ")
+    assert call("drain", "worker0", "--seconds", "5") == 0
+    assert capsys.readouterr().out.startswith("worker0 is leaving, in 5 s at most: 1 model of it goes on elsewhere; ")
+    wait_until(lambda: names_of(host) == ["worker1", "worker2"])
+
+
+def test_what_the_server_refuses_is_said(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("drain", "no such") == 2
+    assert "there is no worker 'no such' that could leave; there are worker0 and worker1" in capsys.readouterr().err
+    for words in (("add",), ("drain", "worker0")):
+        assert call(*words, "--api-key", OTHER_KEY) == 2
+        assert "first key" in capsys.readouterr().err
+    assert call("--api-key", "tml-wrong") == 2
+    assert "not one of this server's" in capsys.readouterr().err
+    assert names_of(host) == ["worker0", "worker1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("TINKER_BASE_URL", "TINKER_BASE_URL"), ("TINKER_API_KEY", "wants a key; set TINKER_API_KEY")]
+)
+def test_address_and_key_are_asked_for(
+    host: Host, name: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del host
+    monkeypatch.delenv(name)
+    assert call() == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_nobody_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    assert call("--base-url", url, "--api-key", KEY) == 1
+    assert f"{url} does not answer" in capsys.readouterr().err
+    assert call("--base-url", "nonsense", "--api-key", KEY) == 2
+    assert "nonsense is no address of a server" in capsys.readouterr().err
+
+
+def test_another_kind_of_server_is_said(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--base-url", f"{host.url}/v1") == 2
+    assert "it is no cookhouse serve of today" in capsys.readouterr().err
+
+
+def test_watching_goes_on_until_it_is_told_to_end(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch one that ends with the server, which is only being started again, or that shows the first look."""
+    looks: list[str] = []
+    request = httpx.request
+
+    def refused(*_: object, **__: object) -> httpx.Response:
+        raise httpx.ConnectError("connection refused")
+
+    def sleep(_seconds: float) -> None:
+        looks.append(capsys.readouterr().out)
+        if len(looks) == 1:
+            host.on_loop(lambda: host.service.calls.members[0].life.fail("a test"))
+            monkeypatch.setattr("cookhouse.cli.cluster.operator.httpx.request", refused)
+        elif len(looks) == 2:
+            monkeypatch.setattr("cookhouse.cli.cluster.operator.httpx.request", request)
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("cookhouse.cli.cluster.commands.time", type("Time", (), {"sleep": staticmethod(sleep)}))
+    assert call("--watch") == 130
+    first, away, again = looks
+    assert "was lost" not in first
+    assert "does not answer" in away
+    assert "trying again" in away
+    assert "worker0 was lost" in again
