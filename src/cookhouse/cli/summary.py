@@ -179,12 +179,14 @@ def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
 
     table, width = sweep.table, console.width if console.is_terminal else None
     metric = table.metric
-    header = ["run", *table.swept, "state", *([] if metric is None else [f"{metric.name} (* best)"])]
+    steps = ["steps"] if table.has_steps else []
+    header = ["run", *table.swept, "state", *steps, *([] if metric is None else [f"{metric.name} (* best)"])]
     rows = [
         [
             row.name,
             *(setting_text(value) for value in row.settings.values()),
             row.state,
+            *(["-" if row.steps is None else f"{row.steps:,}"] if table.has_steps else []),
             *([] if metric is None else [table.text(row) + " *" * row.is_best]),
         ]
         for row in table.rows

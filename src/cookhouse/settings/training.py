@@ -209,8 +209,8 @@ class StepSettings:
     )
     pause_at_step: int | None = chz.field(
         default=None,
-        doc="Save and measure after this many steps, and leave the rest to a resume, which ends as if there had been no "
-        "pause: schedules are those of all steps. Default: train to the end.",
+        doc="Save and measure after this many steps, and leave the rest to a resume, which ends as if there had been "
+        "no pause: schedules are those of all steps. Default: train to the end.",
         validator=at_least(1),
         metadata=facts(of_launch=True),
     )
