@@ -192,7 +192,9 @@ def _checked(recipe: Recipe[Any], number: int, run: Values, adapters: Adapters) 
         for name in ROWS_FIELDS:
             if run.get(name) is not None and not isinstance(run[name], str):
                 raise InputError(f"{name} of a sweep names a file or a data set; write the rows to a file")
-        config = pinned(settle(recipe, {"given": run}, adapters.service).config, adapters)
+        # What a folder holds already is a sweep, and no run of the recipe.
+        plain = {name: value for name, value in run.items() if name != "behavior_if_log_dir_exists"}
+        config = pinned(settle(recipe, {"given": plain}, adapters.service).config, adapters)
         recipe.workflow(config)
     except InputError as error:
         raise InputError(f"run {number} of the sweep: {error}") from error

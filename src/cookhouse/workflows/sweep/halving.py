@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.errors import InputError
 from cookhouse.report import RunRecord, measured_value
 from cookhouse.runs import read_result
 from cookhouse.runs.halving import Halving, Measured, read_halving, rungs_of, write_halving
@@ -142,7 +142,8 @@ def _choose_metric(halving: Halving, record: RunRecord) -> None:
         raise InputError("the runs measure nothing that has a direction; name a metric, and say which way is better")
     if measured_value(record, halving.metric)[0] is None:
         numbers = [name for name, value in names.items() if isinstance(value, int | float) and name != "step"]
-        raise UnknownNameError("metric of the sweep", halving.metric, numbers)
+        others = [name for name in numbers if name not in told]
+        raise InputError(f"the runs do not measure {halving.metric}; they measure {', '.join([*told, *others])}")
     halving.direction = halving.direction or find_metric(halving.metric, record.declared).direction
     if halving.direction is None:
         raise InputError(
