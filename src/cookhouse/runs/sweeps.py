@@ -19,6 +19,7 @@ from cookhouse.runs.names import CONFIG_FILE, HALVING_FILE, SWEEP_ERRORS_FILE, S
 from cookhouse.runs.record import read_record
 
 RECIPE = "sweep"
+INTERRUPTED = str(RunStatus.INTERRUPTED)
 UNREADABLE = "unreadable"
 """The state of a run whose files are broken."""
 _MAX_NAME_CHARACTERS = 80
@@ -103,13 +104,24 @@ def read_sweep(folder: Path, read: Callable[[Path], RunRecord] = read_record) ->
     states |= dict.fromkeys(errors, str(RunStatus.FAILED))
     how: dict[str, Any] = {"metric": settings.get("metric"), "way": settings.get("direction")}
     if halving is not None:
-        resting = STOPPED if halving.is_over else PAUSED
-        states |= {name: resting for name in halving.at_rest if states.get(name) == RunStatus.INTERRUPTED}
+        states |= {name: state for name, state in _resting(halving).items() if states.get(name) == INTERRUPTED}
         steps = {name: last.step for name, last in halving.last.items()}
         how = {"metric": halving.metric, "way": halving.direction, "steps": steps}
     table = sweep_table(parts, records, states, **how)
     seconds = {name: history.seconds for name, history in histories.items()}
     return SweepRecord(table=table, records=records, errors=errors, seconds=seconds, problems=problems, halving=halving)
+
+
+def resting_runs(folder: Path) -> dict[str, str]:
+    """Of a sweep by successive halving: the runs that wait at their rung or have stopped there, each with which it is,
+    if they are not over; none where its decisions cannot be read, which `read_sweep` tells.
+    """
+    halving = _halving(folder, {})
+    return {} if halving is None else _resting(halving)
+
+
+def _resting(halving: Halving) -> dict[str, str]:
+    return dict.fromkeys(halving.at_rest, STOPPED if halving.is_over else PAUSED)
 
 
 def write_sweep(folder: Path, errors: Mapping[str, str]) -> SweepRecord:
