@@ -92,7 +92,8 @@ def test_a_paused_run_ends_as_one_that_was_never_paused(tmp_path: Path, recipe: 
     small |= {"batch_size": 4} if recipe in ("supervised", "dpo") else {"groups_per_batch": 2, "group_size": 2}
     whole = tmp_path / "whole"
     cookhouse.run(recipe, {**small, "log_path": str(whole)}, adapters=fake())
-    folder, states = tmp_path / "paused", {}
+    folder = tmp_path / "paused"
+    states: dict[str, Any] = {}
     again: dict[str, Any] = {"log_path": str(folder), "behavior_if_log_dir_exists": "resume"}
     for pause_at in (1, 3):
         paused = cookhouse.run(
@@ -151,7 +152,7 @@ def test_a_metric_that_no_run_has_is_refused_after_the_first(settings: dict[str,
     # Catches a sweep that finds out at its end that it compared nothing.
     service = FakeService()
     with pytest.raises(
-        InputError, match="the runs do not measure test/nl; they measure test/exact_match, test/nll, .*train/loss"
+        InputError, match=r"the runs do not measure test/nl; they measure test/exact_match, test/nll, .*train/loss"
     ):
         halved(settings, service, metric="test/nl")
     assert steps_of(service) == 1
