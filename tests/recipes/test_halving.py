@@ -5,11 +5,14 @@ import csv
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import wait_until
 
 import cookhouse
 from cookhouse.adapters import Adapters
@@ -17,8 +20,10 @@ from cookhouse.errors import InputError
 from cookhouse.recipes.run_sweep import NAME
 from cookhouse.runs import find_runs, read_history
 from cookhouse.runs.halving import read_halving
+from cookhouse.service.local import service_folder, stored_files
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
+from cookhouse.weights.checkpoints import CheckpointFile
 
 GRID: dict[str, list[Any]] = {"learning_rate": [1e-3, 1e-2, 1e-1], "lora_rank": [8, 16]}
 STEPS = 9
@@ -138,6 +143,50 @@ def test_interrupted_it_is_gone_on_with(settings: dict[str, Any], at: tuple[str,
     done = FakeService()
     cookhouse.run(NAME, {"log_path": settings["log_path"], "behavior_if_log_dir_exists": "resume"}, adapters=fake(done))
     assert steps_of(done) == 0
+
+
+@pytest.mark.slow
+def test_on_the_engine_the_best_has_the_weights_of_a_run_that_was_never_paused(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    # Catches moments, a schedule or a seed that a pause loses, and a kill that makes the sweep decide otherwise.
+    words = [f"{name}={value}" for name, value in settings.items() if name != "log_path"]
+
+    def command(*rest: str) -> list[str]:
+        return [sys.executable, "-m", "cookhouse", *rest]
+
+    folder, whole = tmp_path / "runs" / "halved", tmp_path / "runs" / "whole"
+    how = ["learning_rate=1e-4,1e-3,1e-2", "--min-steps", "1", "--metric", "test/nll", f"log_path={folder}"]
+    killed = subprocess.Popen(command("sweep", "supervised", *words, *how), cwd=tmp_path)
+    wait_until(lambda: list(folder.glob("2-*/checkpoints.jsonl")) or killed.poll() is not None)
+    assert killed.poll() is None
+    killed.kill()
+    killed.wait()
+    again = [*how, "behavior_if_log_dir_exists=resume"]
+    done = subprocess.run(
+        command("sweep", "supervised", *words, *again), check=True, cwd=tmp_path, capture_output=True, text=True
+    )
+    rows = table_of(str(folder))
+    assert sorted((row["state"], row["steps"]) for row in rows) == [
+        ("finished", "9"),
+        ("stopped", "1"),
+        ("stopped", "1"),
+    ]
+    [best] = [row for row in rows if row["best"] == "1"]
+    assert f"best         {best['run']}, held-out loss" in done.stdout
+    assert f"cookhouse sample {folder / best['run']}" in done.stdout
+    alone = [f"learning_rate={best['learning_rate']}", f"log_path={whole}"]
+    subprocess.run(command("run", "supervised", *words, *alone), check=True, cwd=tmp_path)
+    assert trained(folder / best["run"]) == trained(whole)
+    assert weights_of(folder / best["run"]) == weights_of(whole)
+
+
+def weights_of(folder: Path) -> bytes:
+    saved = CheckpointFile(folder / "checkpoints.jsonl").read()[-1]
+    assert saved.sampler_path is not None
+    files = stored_files(service_folder(folder), saved.sampler_path)
+    assert files is not None
+    return (files / "adapter_model.safetensors").read_bytes()
 
 
 def test_one_that_fails_is_left_out(settings: dict[str, Any], tmp_path: Path) -> None:

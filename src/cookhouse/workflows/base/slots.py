@@ -108,7 +108,7 @@ def checkpoint_slot() -> SlotStage[T]:
 
 def evaluate_slot() -> SlotStage[T]:
     """Every evaluation of the state, each when it is due."""
-    return SlotStage(name="evaluate", make=_evaluations, reads=("evaluations", "best"), is_optional=True)
+    return SlotStage(name="evaluate", make=_evaluations, reads=("config", "evaluations", "best"), is_optional=True)
 
 
 def _evaluations(state: TrainingState) -> Sequence[ScheduledEvaluation]:
