@@ -108,11 +108,11 @@ def checkpoint_slot() -> SlotStage[T]:
 
 def evaluate_slot() -> SlotStage[T]:
     """Every evaluation of the state, each when it is due."""
-    return SlotStage(name="evaluate", make=_evaluations, reads=("config", "evaluations", "best"), is_optional=True)
+    return SlotStage(name="evaluate", make=_evaluations, reads=("evaluations", "best"), is_optional=True)
 
 
 def _evaluations(state: TrainingState) -> Sequence[ScheduledEvaluation]:
-    if state.best is not None and not any(each.cadence.every == state.config.eval_every for each in state.evaluations):
+    if state.best is not None and not any(each.cadence.every > 0 for each in state.evaluations):
         raise InputError(
             "keep_best is set, and nothing held out is measured as the run goes on; set num_eval above 0 and hold some "
             "out, name evaluators, or leave keep_best out"

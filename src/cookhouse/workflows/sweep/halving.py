@@ -25,6 +25,7 @@ class HalvedRuns(Runs):
             decisions of an earlier launch cannot be read.
     """
 
+    reads: tuple[str, ...] = (*Runs.reads, "writing")
     writes: tuple[str, ...] = (*Runs.writes, "halving")
 
     async def run_all(self, state: SweepState) -> None:
