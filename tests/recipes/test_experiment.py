@@ -26,6 +26,15 @@ WHOLE = Experiment(
 )
 
 
+HALVED = Experiment(
+    recipe="supervised",
+    settings={"max_steps": 8, "num_eval": 4},
+    grid={"lora_rank": [8, 16]},
+    min_steps=2,
+    reduction_factor=2,
+)
+
+
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("TINKER_API_KEY", "TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD"):
@@ -34,7 +43,9 @@ def _in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("ending", ["json", "yaml", "yml"])
-@pytest.mark.parametrize("experiment", [WHOLE, Experiment(recipe="mine.py:RECIPE")], ids=["whole", "least"])
+@pytest.mark.parametrize(
+    "experiment", [WHOLE, Experiment(recipe="mine.py:RECIPE"), HALVED], ids=["whole", "least", "halved"]
+)
 def test_what_is_written_is_read_again(ending: str, experiment: Experiment) -> None:
     # Catches a number that YAML reads as a text, and a field that is left out.
     path = Path(f"rates.{ending}")
@@ -76,7 +87,16 @@ def test_every_run_has_its_settings_and_each_choice_of_the_grid() -> None:
         ({"recipe": "supervised"}, "does not say which version of the format it has; write version: 1"),
         ({"version": "1", "recipe": "supervised"}, "does not say which version"),
         ({"version": True, "recipe": "supervised"}, "does not say which version"),
-        ({"version": 2, "recipe": "a", "asha": 3}, "of version 2, and this cookhouse reads version 1; install a newer"),
+        (
+            {"version": 3, "recipe": "a", "seeds": 3},
+            "of version 3, and this cookhouse reads version 2 at most; install",
+        ),
+        (
+            {"version": 1, "recipe": "a", "min_steps": 2},
+            "min_steps and reduction_factor are of version 2; write version",
+        ),
+        ({"version": 2, "recipe": "a", "min_steps": 0}, "rates.json: min_steps cannot be used"),
+        ({"version": 2, "recipe": "a", "reduction_factor": 1}, "rates.json: reduction_factor cannot be used"),
         ({"version": 1, "recipe": "a", "setings": {}}, "unknown field of the experiment rates.json 'setings'; did you"),
         ({"version": 1, "runs": []}, "rates.json: recipe cannot be used: Field required"),
         ({"version": 1, "recipe": "a", "runs": {"x": 1}}, "rates.json: runs cannot be used"),
@@ -97,6 +117,15 @@ def test_what_has_no_form_in_a_document_is_refused() -> None:
     with pytest.raises(InputError, match=r"a\.toml ends in \.toml; an experiment's file ends in \.json, \.yaml, \.yml"):
         write_experiment(WHOLE, "a.toml")
     assert not list(Path.cwd().iterdir())
+
+
+def test_a_document_has_the_least_version_that_has_its_fields() -> None:
+    # Catches a plain experiment that an older cookhouse cannot read, and one of halving that it reads as a full sweep.
+    assert (WHOLE.version, HALVED.version) == (1, 2)
+    write_experiment(HALVED, "halved.json")
+    assert json.loads(Path("halved.json").read_text())["version"] == 2
+    assert extended(WHOLE, {}, {}, min_steps=4).version == 2
+    assert extended(WHOLE, {}, {}, jobs=4).version == 1
 
 
 def command(*words: str) -> int | str | None:

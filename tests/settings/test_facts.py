@@ -1,6 +1,8 @@
 """What a setting is stands at its field, and holds for whoever inherits the field."""
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import chz
@@ -24,7 +26,7 @@ from cookhouse.settings import (
     redefault,
 )
 from cookhouse.settings.defaults import always
-from cookhouse.settings.facts import free_on_resume, named_weights, weights_settings
+from cookhouse.settings.facts import free_on_resume, named_weights, of_launch, weights_settings
 
 CRITIC = NamesWeights(several=True, port="completer", address="base_url")
 
@@ -55,6 +57,19 @@ def test_another_default_keeps_what_the_setting_is(config_class: type) -> None:
     assert weights_settings(config_class)["critic_model"] == CRITIC
     assert {"tracker", "save_every", "log_path"} <= free_on_resume(config_class)
     assert aliases_of(config_class)["critic"].means == ("critic_model",)
+
+
+def test_a_resume_does_not_take_over_what_is_of_one_launch(tmp_path: Path) -> None:
+    # Catches a paused run that, gone on with, pauses where it stands, for ever.
+    recipe = find_recipe("supervised")
+    assert of_launch(recipe.config_class) == {"pause_at_step"}
+    assert "pause_at_step" in free_on_resume(recipe.config_class)
+    recorded = {"recipe": "supervised", "config": {"pause_at_step": 2, "max_steps": 9}}
+    (tmp_path / "config.json").write_text(json.dumps(recorded))
+    where = {"log_path": str(tmp_path), "behavior_if_log_dir_exists": "resume"}
+    resumed = settle(recipe, {"given": where}).config
+    assert (resumed.max_steps, resumed.pause_at_step) == (9, None)
+    assert settle(recipe, {"given": {**where, "pause_at_step": 4}}).config.pause_at_step == 4
 
 
 def test_a_class_that_says_it_anew_is_believed() -> None:

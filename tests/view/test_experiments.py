@@ -14,6 +14,7 @@ from tests.view.sweeps import GRID, REACHED, fail_run, make_sweep
 
 from cookhouse.report import RunRecord
 from cookhouse.runs import read_record
+from cookhouse.runs.halving import Halving, Measured, Promotion, write_halving
 
 
 def values(answer: Any) -> list[float | None]:
@@ -40,6 +41,39 @@ def test_a_sweep_tells_how_its_runs_stand_and_which_is_the_best(client: TestClie
     page = client.get("/experiments/rates").text
     assert "&lt;b&gt;out of memory" in page
     assert f'href="/runs/rates/{names[5].replace("=", "%3D").replace(",", "%2C")}/-/"' in page
+
+
+@pytest.mark.parametrize(("is_over", "state"), [(False, "paused"), (True, "stopped")])
+def test_runs_that_stopped_at_a_rung_are_told_from_those_that_were_cut_off(
+    client: TestClient, runs: Path, is_over: bool, state: str
+) -> None:
+    # Catches a sweep that is over and looks like sixty interrupted runs, and values of different steps side by side.
+    parts: list[dict[str, Any]] = [{"lora_rank": rank} for rank in (4, 8, 16)]
+    names = make_sweep(runs / "halved", parts, [0.4, 0.6, 0.5], status="finished", min_steps=3)
+    for name in names[::2]:
+        launches = json.loads((runs / "halved" / name / "run.json").read_text())
+        launches["launches"][-1]["status"] = "interrupted"
+        (runs / "halved" / name / "run.json").write_text(json.dumps(launches))
+    halving = Halving(rungs=[3, 9], reduction_factor=3, metric="test/exact_match", direction="more", is_over=is_over)
+    values = zip(names[:2], (0.4, 0.6), strict=True)
+    halving.measured = [
+        Measured(run=name, rung=0, step=3, value=value, stderr=None, is_finished=False) for name, value in values
+    ]
+    halving.promotions = [Promotion(run=names[1], rung=1, place=1, num_measured=2)]
+    halving.measured.append(Measured(run=names[1], rung=1, step=9, value=0.6, stderr=None, is_finished=True))
+    halving.outcomes = {names[0]: "place 2 of 2 <b>"} if is_over else {}
+    write_halving(runs / "halved", halving)
+    found = client.get("/api/experiments/halved?sort=steps").json()
+    assert found["by_state"] == {"finished": 1, state: 1, "interrupted": 1}
+    assert [(run["name"], run["steps"]) for run in found["runs"]] == [(names[0], 3), (names[1], 9), (names[2], None)]
+    assert (found["best"]["name"], found["rungs"]) == (names[1], [3, 9])
+    page = client.get("/experiments/halved").text
+    assert ('title="place 2 of 2 &lt;b&gt;"' in page) is is_over
+    [line] = client.get("/api/experiments/").json()["experiments"]
+    assert line["by_state"] == {"finished": 1, state: 1, "interrupted": 1}
+    (runs / "halved" / "halving.json").write_text("[")
+    found = client.get("/api/experiments/halved").json()
+    assert "halving.json does not hold the decisions" in found["problems"][0]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,15 @@ RUNS: Sequence[tuple[Any, dict[str, Any]]] = (
         "cookhouse.recipes.run_sweep:RECIPE",
         {"recipe": "rl_basic", "runs": [{**ROLLOUTS, "max_steps": 1}], **REGISTERED},
     ),
+    (
+        "cookhouse.recipes.run_sweep:RECIPE",
+        {
+            "recipe": "supervised",
+            "runs": [{**FEW, "n_train_samples": 8, "lora_rank": rank} for rank in (4, 8)],
+            "min_steps": 1,
+            "max_steps": 2,
+        },
+    ),
     (PIPELINE, {}),
     (f"{EXAMPLES}/online_dpo.py:RECIPE", ROLLOUTS),
 )

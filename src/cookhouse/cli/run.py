@@ -120,7 +120,7 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
     summary.print_summary(console, result.summary, ports.program or program())
     if isinstance(result.state, SweepState):
         print_sweep(console, result.state.record)
-    if result.summary.is_interrupted:
+    if result.summary.is_interrupted and not result.summary.is_paused:
         raise typer.Exit(EXIT_INTERRUPTED if result.summary.stopped is None else EXIT_ENDED)
     if result.state.error is not None:
         raise typer.Exit(EXIT_FAILED)

@@ -89,7 +89,8 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     """What came of a run, and what to type next; `program` is how the user calls cookhouse."""
     done = "done"
     if summary.is_interrupted:
-        done = "interrupted and saved" if summary.state_path else "interrupted"
+        how = "paused" if summary.is_paused else "interrupted"
+        done = f"{how} and saved" if summary.state_path else how
     steps = f" after {summary.num_steps} of {summary.total_steps} steps" if summary.total_steps else ""
     say(console, f"\n{summary.recipe} of {summary.model_name}: {done}{steps}, {summary.seconds:.0f} s")
     measured = [figure for figure in summary.figures if (figure.before, figure.after) != (None, None)]
@@ -178,12 +179,14 @@ def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
 
     table, width = sweep.table, console.width if console.is_terminal else None
     metric = table.metric
-    header = ["run", *table.swept, "state", *([] if metric is None else [f"{metric.name} (* best)"])]
+    steps = ["steps"] if table.has_steps else []
+    header = ["run", *table.swept, "state", *steps, *([] if metric is None else [f"{metric.name} (* best)"])]
     rows = [
         [
             row.name,
             *(setting_text(value) for value in row.settings.values()),
             row.state,
+            *(["-" if row.steps is None else f"{row.steps:,}"] if table.has_steps else []),
             *([] if metric is None else [table.text(row) + " *" * row.is_best]),
         ]
         for row in table.rows

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,9 +13,6 @@ from cookhouse.printable import printable
 from cookhouse.recipes import read_config_file
 from cookhouse.recipes.experiment import is_experiment_file, read_experiment, write_experiment
 from cookhouse.recipes.run_sweep import NAME, extended, plan_sweep, read_grid, sweep_settings
-
-if TYPE_CHECKING:
-    pass
 
 
 def sweep(
@@ -34,6 +31,17 @@ def sweep(
     jobs: Annotated[
         int | None,
         typer.Option("--jobs", "-j", min=1, help="Runs at a time, on one engine or service. [default: 1]"),
+    ] = None,
+    min_steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Successive halving: compare the runs after so many steps; only the best go on."),
+    ] = None,
+    reduction_factor: Annotated[
+        int | None,
+        typer.Option(min=2, help="Of so many runs one goes on, to so many times the steps. [default: 3]"),
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of a whole run; the same as max_steps=N.", metavar="N")
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Compare runs by it; default: the most telling one that all of them have.")
@@ -56,15 +64,21 @@ def sweep(
 
     An experiment is a document with the same settings, and with single runs: cookhouse sweep rates.yaml lora_rank=8,32
 
+    With --min-steps, runs are paused and compared, and only the best go on: cookhouse sweep supervised
+    learning_rate=1e-4,3e-4,1e-3 max_steps=128 --min-steps 8 --metric test/nll
+
     A value that holds commas itself stands in a JSON list: evaluators='["a,b", "c"]'. log_path names the folder of the
     sweep, and registered_model_name registers the best run alone. Runs that fail leave the others alone. A sweep that
     was interrupted is gone on with by cookhouse runs resume.
     """
     layers = layers_of(settings or (), (), {})
     single, grid = read_grid(layers["key=value"])
+    if max_steps is not None:
+        single["max_steps"] = str(max_steps)
     shared = {name: value for file in config or () for name, value in read_config_file(file).items()}
     start = read_experiment(recipe) if is_experiment_file(recipe) else recipe
     how: dict[str, Any] = {"jobs": jobs, "metric": metric, "direction": direction}
+    how |= {"min_steps": min_steps, "reduction_factor": reduction_factor}
     experiment = extended(start, {**shared, **single}, grid, **how)
     given = None if adapters is None else make_adapters(adapters)
     if save is not None:

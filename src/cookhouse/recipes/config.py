@@ -28,7 +28,7 @@ from cookhouse.settings import (
     published_model_of,
 )
 from cookhouse.settings.defaults import is_left_open
-from cookhouse.settings.facts import weights_settings
+from cookhouse.settings.facts import of_launch, weights_settings
 from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.reading import check_read, check_typed
 
@@ -212,7 +212,7 @@ def _recorded(recipe: Recipe[Any], values: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"{path} has settings that this recipe does not know: {', '.join(foreign)}; name another log_path"
         )
-    return recorded
+    return {name: value for name, value in recorded.items() if name not in of_launch(recipe.config_class)}
 
 
 def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:

@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.recipes.config import read_values_file
 
-VERSION: Final = 1
+VERSION: Final = 2
+_OF_SECOND: Final = {"min_steps": None, "reduction_factor": 3}
+"""Fields of version 2, with their defaults."""
 ENDINGS = (".json", ".yaml", ".yml")
 
 
@@ -21,16 +23,38 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    version: Literal[1] = Field(default=VERSION, description="Of this format.")
+    version: Literal[1, 2] = Field(default=1, description="Of this format: 2 where min_steps is given.")
     recipe: str = Field(min_length=1, description="Its name, module:NAME or file.py:NAME.")
     settings: dict[str, Any] = Field(default={}, description="What all runs have, by setting.")
     grid: dict[str, list[Any]] = Field(default={}, description="Values by setting: a run for each combination.")
     runs: list[dict[str, Any]] = Field(default=[], description="What single runs have besides, by setting.")
     jobs: int = Field(default=1, ge=1, strict=True, description="Runs at a time.")
+    min_steps: int | None = Field(
+        default=None, ge=1, strict=True, description="Steps after which the best go on; null: every run takes all."
+    )
+    reduction_factor: int = Field(default=3, ge=2, strict=True, description="Of so many runs, one goes on.")
     metric: str | None = Field(default=None, description="By which runs are compared; null: the most telling one.")
     direction: Literal["less", "more"] | None = Field(
         default=None, description="Which way it is better; null: as it is declared."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_version(cls, values: Any) -> Any:
+        """What nobody numbered has the least version that has all its fields."""
+        if isinstance(values, dict) and "version" not in values:
+            return {**values, "version": 2 if _is_second(values) else 1}
+        return values
+
+    @model_validator(mode="after")
+    def _fits_its_version(self) -> "Experiment":
+        if self.version == 1 and _is_second(self.model_dump(include=set(_OF_SECOND))):
+            raise ValueError(f"{' and '.join(_OF_SECOND)} are of version 2; write version: 2")
+        return self
+
+
+def _is_second(values: Mapping[str, Any]) -> bool:
+    return any(values.get(name, default) != default for name, default in _OF_SECOND.items())
 
 
 def experiment_from(document: Any, source: str) -> Experiment:
@@ -40,14 +64,14 @@ def experiment_from(document: Any, source: str) -> Experiment:
         InputError: it is none, of a version that is not known here, or has a field that there is not.
     """
     if not isinstance(document, Mapping):
-        raise InputError(f"{source} holds no experiment; write version: {VERSION}, recipe: NAME, and runs or a grid")
+        raise InputError(f"{source} holds no experiment; write version: 1, recipe: NAME, and runs or a grid")
     version = document.get("version")
     if type(version) is not int or version < 1:
-        raise InputError(f"{source} does not say which version of the format it has; write version: {VERSION}")
+        raise InputError(f"{source} does not say which version of the format it has; write version: 1")
     if version > VERSION:
         raise InputError(
-            f"{source} is an experiment of version {version}, and this cookhouse reads version {VERSION}; install a "
-            "newer one, or write the older format"
+            f"{source} is an experiment of version {version}, and this cookhouse reads version {VERSION} at "
+            "most; install a newer one, or write the older format"
         )
     for name in document:
         if name not in Experiment.model_fields:
@@ -56,7 +80,7 @@ def experiment_from(document: Any, source: str) -> Experiment:
         return Experiment(**document)
     except ValidationError as error:
         wrong = error.errors()[0]
-        where = ".".join(map(str, wrong["loc"]))
+        where = ".".join(map(str, wrong["loc"])) or "its version"
         raise InputError(f"{source}: {where} cannot be used: {wrong['msg']}") from error
 
 

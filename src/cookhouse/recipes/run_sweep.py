@@ -42,6 +42,9 @@ _OF_THE_WHOLE = (
 )
 """Settings that the runs share, and that are the sweep's own."""
 
+_HOW = ("jobs", "min_steps", "reduction_factor", "metric", "direction")
+"""Fields of an experiment that are settings of its sweep by the same name."""
+
 Values = Mapping[str, Any]
 
 
@@ -52,6 +55,8 @@ def sweep(
     grid: Mapping[str, Sequence[Any]] | None = None,
     configs: Sequence[Values] = (),
     jobs: int | None = None,
+    min_steps: int | None = None,
+    reduction_factor: int | None = None,
     metric: str | None = None,
     direction: Literal["less", "more"] | None = None,
     adapters: Adapters | None = None,
@@ -65,6 +70,9 @@ def sweep(
         grid: values by setting; there is a run for each combination of them.
         configs: settings of further runs, or of those that the grid is combined with.
         jobs: runs at a time, on one engine or service that all of them share; default: one.
+        min_steps: successive halving: each run is paused after so many steps and measured, and only the best go on, to
+            `reduction_factor` times as many, and so on up to `max_steps`, a setting that all runs must have then.
+        reduction_factor: of so many runs that are compared, one goes on; default: 3.
         metric: by which runs are compared; default: the most telling one that all of them have.
         direction: which way that is better; default: as it is declared.
         adapters: as of `run`.
@@ -78,6 +86,7 @@ def sweep(
         ServiceError: the training service is gone.
     """
     how: dict[str, Any] = {"jobs": jobs, "metric": metric, "direction": direction}
+    how |= {"min_steps": min_steps, "reduction_factor": reduction_factor}
     experiment = extended(recipe, settings or {}, grid or {}, configs, **how)
     return run(NAME, sweep_settings(experiment, adapters), adapters=adapters)
 
@@ -91,7 +100,9 @@ def extended(
 ) -> Experiment:
     """An experiment, or one of a recipe, with further settings, values and runs; of `how`, what is None stays."""
     start = recipe if isinstance(recipe, Experiment) else Experiment(recipe=recipe)
+    halving = {name: how[name] for name in ("min_steps", "reduction_factor") if how.get(name) is not None}
     changes = {
+        "version": 2 if halving else start.version,
         "settings": {**start.settings, **settings},
         "grid": {**start.grid, **{name: list(values) for name, values in grid.items()}},
         "runs": [*start.runs, *map(dict, runs)],
@@ -168,7 +179,9 @@ def sweep_settings(experiment: Experiment, adapters: Adapters | None = None) -> 
         raise InputError(f"runs {same[0]} and {same[1]} of the sweep have the same settings; leave one of them out")
     if len(parts) < 2:
         raise InputError("there is one run to sweep over; give a setting several values, as in learning_rate=1e-4,3e-4")
-    how = {"jobs": experiment.jobs, "metric": experiment.metric, "direction": experiment.direction}
+    how = {name: getattr(experiment, name) for name in _HOW}
+    if experiment.min_steps is not None:
+        how["max_steps"] = _whole_steps(chosen, experiment.min_steps, parts)
     made = settle(RECIPE, {"given": {**whole, **how}}, given.service).config
     return chz.replace(made, recipe=experiment.recipe, runs=parts, model_name=parts[0]["model_name"])
 
@@ -179,13 +192,30 @@ def _checked(recipe: Recipe[Any], number: int, run: Values, adapters: Adapters) 
         for name in ROWS_FIELDS:
             if run.get(name) is not None and not isinstance(run[name], str):
                 raise InputError(f"{name} of a sweep names a file or a data set; write the rows to a file")
-        config = pinned(settle(recipe, {"given": run}, adapters.service).config, adapters)
+        # What a folder holds already is a sweep, and no run of the recipe.
+        plain = {name: value for name, value in run.items() if name != "behavior_if_log_dir_exists"}
+        config = pinned(settle(recipe, {"given": plain}, adapters.service).config, adapters)
         recipe.workflow(config)
     except InputError as error:
         raise InputError(f"run {number} of the sweep: {error}") from error
     # What names weights is kept also where nobody set it: the service of the sweep has to know.
     own = dict.fromkeys(["model_name", *(named.setting for named in named_weights(config)), *run])
     return {name: getattr(config, name) for name in own if name not in _OF_THE_WHOLE}
+
+
+def _whole_steps(recipe: Recipe[Any], min_steps: int, parts: Sequence[Values]) -> int:
+    """The steps of a whole run of a sweep by successive halving. Raises `InputError` where there can be none."""
+    if "pause_at_step" not in chz.chz_fields(recipe.config_class):
+        raise InputError(f"a run of {recipe.name} cannot be paused; leave min_steps out")
+    if any("pause_at_step" in part for part in parts):
+        raise InputError("min_steps is set, by which the runs are paused; leave pause_at_step out")
+    steps = {settle(recipe, {"given": part}).config.max_steps for part in parts}
+    if len(steps) > 1 or None in steps:
+        raise InputError("with min_steps, every run has the same max_steps; set it once, as in max_steps=128")
+    (max_steps,) = steps
+    if min_steps >= max_steps:
+        raise InputError(f"min_steps is {min_steps}; it must be below max_steps, which is {max_steps}")
+    return int(max_steps)
 
 
 def _twice(parts: Sequence[Values]) -> tuple[int, int] | None:
@@ -253,7 +283,7 @@ def _workflow(config: SweepSettings) -> "Workflow[SweepState]":
         return recipe.workflow(settle(recipe, {"given": settings}).config).descent
 
     named = {} if config.registered_model_name is None else {"registered_model_name": config.registered_model_name}
-    how = {"jobs": config.jobs, "metric": config.metric, "direction": config.direction}
+    how = {name: getattr(config, name) for name in _HOW}
     document = experiment_text(experiment_of_runs(config.recipe, named, config.runs, **how)) if config.runs else ""
     return sweep_workflow(config, run_one, descent_of, document)
 

@@ -22,12 +22,24 @@ from cookhouse.report.render_page import RenderedExample, RenderedToken, render_
 from cookhouse.report.rollouts_page import rollouts_page
 from cookhouse.report.run_page import run_page
 from cookhouse.report.setting_chart import setting_charts
-from cookhouse.report.sweep import WAITING, SweepRow, SweepTable, last_value, sweep_table, swept_settings
+from cookhouse.report.sweep import (
+    PAUSED,
+    STOPPED,
+    WAITING,
+    SweepRow,
+    SweepTable,
+    last_value,
+    measured_value,
+    sweep_table,
+    swept_settings,
+)
 from cookhouse.report.transcripts_page import transcripts_page
 
 __all__ = [
     "ABSENT",
     "OF_THE_FOLDER",
+    "PAUSED",
+    "STOPPED",
     "WAITING",
     "Change",
     "ComparedMetric",
@@ -49,6 +61,7 @@ __all__ = [
     "comparison_page",
     "item_changes",
     "last_value",
+    "measured_value",
     "noted_page",
     "overfitting_remark",
     "overoptimization_remark",

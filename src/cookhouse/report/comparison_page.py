@@ -11,7 +11,7 @@ from cookhouse.report.curves import Curve, step_range
 from cookhouse.report.drawing import series_style
 from cookhouse.report.page import render
 from cookhouse.report.setting_chart import setting_charts
-from cookhouse.report.sweep import SweepTable
+from cookhouse.report.sweep import SweepRow, SweepTable
 from cookhouse.telemetry import Metric
 
 _FACTS = ("state", "started", "duration", "machine")
@@ -97,10 +97,16 @@ def comparison_values(comparison: Comparison, addresses: Sequence[str | None] | 
 
 def _sweep(table: SweepTable) -> _Sweep:
     return _Sweep(
-        columns=["run", *table.swept, "state", *([] if table.metric is None else [table.metric.name])],
+        columns=[
+            "run",
+            *table.swept,
+            "state",
+            *(["steps"] if table.has_steps else []),
+            *([] if table.metric is None else [table.metric.name]),
+        ],
         rows=[
             (
-                [row.name, *map(setting_text, row.settings.values()), row.state],
+                [row.name, *map(setting_text, row.settings.values()), row.state, *_steps(table, row)],
                 None if table.metric is None else _Value(text=table.text(row), is_best=row.is_best),
             )
             for row in table.rows
@@ -108,6 +114,12 @@ def _sweep(table: SweepTable) -> _Sweep:
         charts=setting_charts(table),
         remark=table.remark,
     )
+
+
+def _steps(table: SweepTable, row: SweepRow) -> list[str]:
+    if not table.has_steps:
+        return []
+    return ["-" if row.steps is None else f"{row.steps:,}"]
 
 
 def _facts(comparison: Comparison) -> list[tuple[str, list[str]]]:

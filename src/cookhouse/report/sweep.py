@@ -12,6 +12,10 @@ from cookhouse.telemetry import Direction, Metric, find_metric, ranked
 
 WAITING: Final = "waiting"
 """The state of a run that has not begun."""
+PAUSED: Final = "paused"
+"""Of one that waits at its rung to be compared with others."""
+STOPPED: Final = "stopped"
+"""Of one that does not go on from there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +26,16 @@ class SweepRow:
     settings: Mapping[str, Any]
     """Those that were swept."""
     state: str
-    """`finished`, `interrupted`, `failed`, `running`, or `WAITING`."""
+    """`finished`, `interrupted`, `failed`, `running`, `WAITING`, or one of those of successive halving: `PAUSED` and
+    `STOPPED`."""
     value: float | None
     """The last one of the metric, or that of the best weights where the run keeps these; NaN where it diverged, None if
     it was not measured."""
     stderr: float | None
     """Standard error of that value, where it was told."""
     is_best: bool
+    steps: int | None = None
+    """That it had taken when that was measured, where runs end after different ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +53,11 @@ class SweepTable:
     """What the best has against it: a tie and what decided it, or a difference within its standard error; without a
     best, that the runs were measured on different data.
     """
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether its runs end after different numbers of steps."""
+        return any(row.steps is not None for row in self.rows)
 
     @property
     def best(self) -> SweepRow | None:
@@ -68,11 +80,13 @@ def sweep_table(
     *,
     metric: str | None,
     way: Direction | None,
+    steps: Mapping[str, int] | None = None,
 ) -> SweepTable:
     """The table of runs by name, each with its settings; of those that have begun there are a record and a state.
 
     Without a `metric` it is the headline: the most telling one that every finished run has. Among runs that are equally
-    good the next telling ones decide, and then the order.
+    good the next telling ones decide, and then the order. `steps`: after which each run was measured, where that is not
+    the same for all.
     """
     swept = swept_settings(list(parts.values()))
     finished = {name: record for name, record in records.items() if states.get(name) == "finished"}
@@ -81,7 +95,7 @@ def sweep_table(
     metric = metric or next(iter(telling), None)
     known = None if metric is None else find_metric(metric, own)
     way = way or (None if known is None else known.direction)
-    values = {} if metric is None else {name: _measured(record, metric) for name, record in records.items()}
+    values = {} if metric is None else {name: measured_value(record, metric) for name, record in records.items()}
     ways = {} if metric is None or way is None else {metric: way} | _ways(telling, own) | {metric: way}
     apart = "" if metric is None or way is None else other_data(metric, finished)
     best = _best(finished, ways) if ways and not apart else None
@@ -94,6 +108,7 @@ def sweep_table(
             value=values[name][0] if name in values else None,
             stderr=values[name][1] if name in values else None,
             is_best=name == best,
+            steps=None if steps is None else steps.get(name),
         )
         for name, part in parts.items()
     ]
@@ -110,10 +125,10 @@ def last_value(record: RunRecord, metric: str) -> float | None:
     """The value of a metric, finite or not, of the best weights where the run keeps these and it was measured of them;
     else the last one.
     """
-    return _measured(record, metric)[0]
+    return measured_value(record, metric)[0]
 
 
-def _measured(record: RunRecord, metric: str) -> tuple[float | None, float | None]:
+def measured_value(record: RunRecord, metric: str) -> tuple[float | None, float | None]:
     """The value that `last_value` gives, and its standard error."""
     row = _last_row(record, metric)
     return (None, None) if row is None else (float(row[metric]), stderr_at(record.metrics, metric, row["step"]))
@@ -146,7 +161,7 @@ def _best(records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> st
 
 def _remark(metric: Metric, best: str, records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> str:
     """What the best has against it."""
-    measured = {name: _measured(record, metric.name) for name, record in records.items()}
+    measured = {name: measured_value(record, metric.name) for name, record in records.items()}
     values = {name: value for name, (value, _) in measured.items() if value is not None and math.isfinite(value)}
     errors = {name: error for name, (_, error) in measured.items()}
     against = doubt(metric, best, values, errors)

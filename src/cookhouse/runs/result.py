@@ -51,6 +51,7 @@ class RunSummary:
     model_name: str
     folder: Path
     is_interrupted: bool
+    """Whether it can be gone on with: somebody or a limit stopped it, or it was told to pause."""
     num_steps: int
     """Optimizer steps taken so far, those before a resume included."""
     total_steps: int
@@ -77,6 +78,8 @@ class RunSummary:
     best: str | None = None
     """The checkpoint with the best weights, and by what, of a run that keeps it: `000040-best: held-out loss 1.25 after
     step 40`."""
+    is_paused: bool = False
+    """Whether it did all that it was to do before a pause."""
     stopped: str | None = None
     """Why the run ended before its last step; None where somebody interrupted it."""
     registered_model: str | None = None

@@ -11,13 +11,15 @@ from typing import Any
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.files import write_whole
-from cookhouse.report import RunRecord, SweepTable, setting_text, sweep_table, swept_settings
+from cookhouse.report import PAUSED, STOPPED, RunRecord, SweepTable, setting_text, sweep_table, swept_settings
+from cookhouse.runs.halving import Halving, read_halving
 from cookhouse.runs.history.launches import History, RunStatus, read_history
 from cookhouse.runs.listing.find import is_run
-from cookhouse.runs.names import CONFIG_FILE, SWEEP_ERRORS_FILE, SWEEP_TABLE_FILE
+from cookhouse.runs.names import CONFIG_FILE, HALVING_FILE, SWEEP_ERRORS_FILE, SWEEP_TABLE_FILE
 from cookhouse.runs.record import read_record
 
 RECIPE = "sweep"
+INTERRUPTED = str(RunStatus.INTERRUPTED)
 UNREADABLE = "unreadable"
 """The state of a run whose files are broken."""
 _MAX_NAME_CHARACTERS = 80
@@ -36,6 +38,8 @@ class SweepRecord:
     """How long those that have begun took so far, by name."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """What cannot be read, by name of a run or of a file of the sweep's."""
+    halving: Halving | None = None
+    """Its decisions, where it goes by successive halving."""
 
 
 def best_text(record: SweepRecord) -> str:
@@ -94,13 +98,30 @@ def read_sweep(folder: Path, read: Callable[[Path], RunRecord] = read_record) ->
             histories[name], records[name] = read_history(folder / name), read(folder / name)
         except (InputError, OSError) as error:  # one that is broken, or was deleted meanwhile, leaves the others alone
             problems[name] = str(error)
-    errors = _errors(folder, problems)
+    errors, halving = _errors(folder, problems), _halving(folder, problems)
     states = dict.fromkeys(problems.keys() & parts.keys(), UNREADABLE)
     states |= {name: str(history.status) for name, history in histories.items() if name not in problems}
     states |= dict.fromkeys(errors, str(RunStatus.FAILED))
-    table = sweep_table(parts, records, states, metric=settings.get("metric"), way=settings.get("direction"))
+    how: dict[str, Any] = {"metric": settings.get("metric"), "way": settings.get("direction")}
+    if halving is not None:
+        states |= {name: state for name, state in _resting(halving).items() if states.get(name) == INTERRUPTED}
+        steps = {name: last.step for name, last in halving.last.items()}
+        how = {"metric": halving.metric, "way": halving.direction, "steps": steps}
+    table = sweep_table(parts, records, states, **how)
     seconds = {name: history.seconds for name, history in histories.items()}
-    return SweepRecord(table=table, records=records, errors=errors, seconds=seconds, problems=problems)
+    return SweepRecord(table=table, records=records, errors=errors, seconds=seconds, problems=problems, halving=halving)
+
+
+def resting_runs(folder: Path) -> dict[str, str]:
+    """Of a sweep by successive halving: the runs that wait at their rung or have stopped there, each with which it is,
+    if they are not over; none where its decisions cannot be read, which `read_sweep` tells.
+    """
+    halving = _halving(folder, {})
+    return {} if halving is None else _resting(halving)
+
+
+def _resting(halving: Halving) -> dict[str, str]:
+    return dict.fromkeys(halving.at_rest, STOPPED if halving.is_over else PAUSED)
 
 
 def write_sweep(folder: Path, errors: Mapping[str, str]) -> SweepRecord:
@@ -114,10 +135,13 @@ def write_sweep(folder: Path, errors: Mapping[str, str]) -> SweepRecord:
 def _csv(table: SweepTable) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run", *table.swept, "state", table.metric.name if table.metric else "metric", "best"])
+    steps = ["steps"] if table.has_steps else []
+    writer.writerow(["run", *table.swept, "state", *steps, table.metric.name if table.metric else "metric", "best"])
     for row in table.rows:
         value = "" if row.value is None else row.value
-        writer.writerow([row.name, *map(setting_text, row.settings.values()), row.state, value, int(row.is_best)])
+        taken = [row.steps] if table.has_steps else []
+        told = [row.name, *map(setting_text, row.settings.values()), row.state]
+        writer.writerow([*told, *taken, value, int(row.is_best)])
     return out.getvalue()
 
 
@@ -129,6 +153,14 @@ def _settings(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return dict(settings) if is_one else None
+
+
+def _halving(folder: Path, problems: dict[str, str]) -> Halving | None:
+    try:
+        return read_halving(folder)
+    except InputError as error:
+        problems[HALVING_FILE] = str(error)
+        return None
 
 
 def _errors(folder: Path, problems: dict[str, str]) -> dict[str, str]:

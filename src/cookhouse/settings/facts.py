@@ -72,21 +72,29 @@ class Facts:
 
     weights: NamesWeights | None = None
     free_on_resume: bool = False
+    of_launch: bool = False
+    """It is of one launch alone: a resume that does not set it has its default again."""
     aliases: tuple[Alias, ...] = ()
 
 
 def facts(
-    *, weights: NamesWeights | None = None, free_on_resume: bool = False, aliases: Sequence[Alias | str] = ()
+    *,
+    weights: NamesWeights | None = None,
+    free_on_resume: bool = False,
+    of_launch: bool = False,
+    aliases: Sequence[Alias | str] = (),
 ) -> dict[str, Any]:
     """What is known of a setting, for `metadata` of its field.
 
     Args:
         weights: that it names weights.
         free_on_resume: it does not change what is trained, so that a resumed run may set it anew.
+        of_launch: it is of one launch alone: a resume that does not set it has its default again.
         aliases: names that other systems have for it.
     """
     named = tuple(Alias(name=alias) if isinstance(alias, str) else alias for alias in aliases)
-    return {_KEY: Facts(weights=weights, free_on_resume=free_on_resume, aliases=named)}
+    known = Facts(weights=weights, free_on_resume=free_on_resume or of_launch, of_launch=of_launch, aliases=named)
+    return {_KEY: known}
 
 
 @cache
@@ -110,6 +118,11 @@ def weights_settings(config_class: type) -> Mapping[str, NamesWeights]:
 def free_on_resume(config_class: type) -> frozenset[str]:
     """The settings that a resumed run may set anew."""
     return frozenset(name for name, known in facts_of(config_class).items() if known.free_on_resume)
+
+
+def of_launch(config_class: type) -> frozenset[str]:
+    """The settings that a resumed run does not take over from the launch before."""
+    return frozenset(name for name, known in facts_of(config_class).items() if known.of_launch)
 
 
 def known_aliases(config_class: type) -> Mapping[str, Sequence[Alias]]:

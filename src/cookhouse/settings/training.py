@@ -207,6 +207,13 @@ class StepSettings:
         validator=at_least(1),
         metadata=facts(aliases=(_NUM_ROLLOUTS,)),
     )
+    pause_at_step: int | None = chz.field(
+        default=None,
+        doc="Save and measure after this many steps, and leave the rest to a resume, which ends as if there had been "
+        "no pause: schedules are those of all steps. Default: train to the end.",
+        validator=at_least(1),
+        metadata=facts(of_launch=True),
+    )
     save_every: int = chz.field(
         default=20,
         doc="Steps between checkpoints; 0: only the last.",
@@ -265,6 +272,11 @@ class EvaluationSettings(BenchmarkDataSettings):
         default=0,
         doc="Steps between evaluations; 0: only before and after.",
         validator=at_least(0),
+        metadata=facts(free_on_resume=True),
+    )
+    eval_at_start: bool = chz.field(
+        default=True,
+        doc="Measure the weights that the run starts from, too.",
         metadata=facts(free_on_resume=True),
     )
     infrequent_eval_every: int = chz.field(

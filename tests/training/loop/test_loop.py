@@ -203,6 +203,56 @@ async def test_resumed_losses_equal_uninterrupted_ones_to_the_bit(new_kit: Any, 
     assert len({row[1] for row in expected}) == 8  # the losses do change, so that equality says something
 
 
+@pytest.mark.parametrize(("pause_at", "lookahead"), [(1, 1), (2, 0), (5, 3)])
+async def test_a_pause_changes_nothing_of_what_is_trained(
+    new_kit: Any, evaluation: Any, pause_at: int, lookahead: int
+) -> None:
+    # Catches a schedule that ends at the pause, a step beyond it, a save of other weights, and a pause without figures.
+    whole = new_kit("whole")
+    await (await whole.loop(FakeService(), total_steps=8, lookahead=lookahead)).run()
+    states: dict[str, Any] = {}
+    parts = new_kit("parts")
+    evaluate = [scheduled(evaluation, 0, at_start=False)]
+    service = FakeService(states=states)
+    paused = await parts.loop(service, total_steps=8, lookahead=lookahead, pause_at=pause_at, evaluate=evaluate)
+    outcome = await paused.run()
+    assert (outcome.is_paused, outcome.is_interrupted, outcome.cursor.step) == (True, False, pause_at)
+    steps = [call for call in service.calls if (call.kind, call.phase) == ("optim_step", "submit")]
+    assert len(steps) == pause_at
+    assert [saved.step for saved in parts.checkpoints.read()] == [pause_at]
+    assert evaluation.steps == [pause_at]
+    parts.telemetry.close()
+    assert read_metrics(parts.folder / "metrics.jsonl")[-1] == {"step": pause_at, "test/step": pause_at}
+
+    again = await (await parts.loop(FakeService(states=states), total_steps=8, pause_at=pause_at)).run()
+    assert (again.is_paused, again.cursor.step) == (True, pause_at), "launched again, it has no further step to take"
+    outcome = await (await parts.loop(FakeService(states=states), total_steps=8)).run()
+    assert (outcome.is_paused, outcome.cursor.step) == (False, 8)
+    for each in (whole, parts):
+        each.telemetry.close()
+    columns = ("step", "train/loss", "optim/grad_norm", "optim/lr", "progress/epoch", "progress/batch")
+    expected, found = (
+        [
+            [row[column] for column in columns]
+            for row in read_metrics(each.folder / "metrics.jsonl")
+            if "optim/lr" in row
+        ]
+        for each in (whole, parts)
+    )
+    assert found == expected
+
+
+async def test_no_run_pauses_at_its_end_or_while_it_is_interrupted(kit: Any, evaluation: Any) -> None:
+    # Catches a last step that is taken for a pause, whose weights nobody then saves as final.
+    outcome = await (await kit.loop(FakeService(), total_steps=3, pause_at=3)).run()
+    assert not outcome.is_paused
+    kit.interrupt.request()
+    evaluate = [scheduled(evaluation, 0, at_start=False)]
+    outcome = await (await kit.loop(FakeService(), total_steps=3, pause_at=1, evaluate=evaluate)).run()
+    assert (outcome.is_interrupted, outcome.is_paused) == (True, False)
+    assert evaluation.steps == []
+
+
 async def test_cancelling_leaves_no_task(kit: Any, evaluation: Any) -> None:
     reached = asyncio.Event()
 

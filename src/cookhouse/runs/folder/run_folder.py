@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +169,11 @@ def _record(spec: FolderSpec, revision: str | None) -> dict[str, Any]:
     }
 
 
+@cache
 def _code_revision() -> str | None:
-    """Commit of the checkout that this code lies in, with `-dirty` if it was changed; None outside of a checkout."""
+    """Commit of the checkout that this code lies in, with `-dirty` if it was changed; None outside of a checkout. Asked
+    once: what this process runs is what it has loaded.
+    """
     git = shutil.which("git")
     if git is None:
         return None

@@ -7,17 +7,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cookhouse.report import WAITING, RunRecord
+from cookhouse.report import PAUSED, STOPPED, WAITING, RunRecord
 from cookhouse.runs.history.launches import RunStatus
-from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, METRICS_FILE, RUN_FILE, SAMPLES_FOLDER
+from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, HALVING_FILE, METRICS_FILE, RUN_FILE, SAMPLES_FOLDER
 from cookhouse.runs.record import read_record
 from cookhouse.runs.sweeps import SweepRecord, read_sweep
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
-_READ = (CONFIG_FILE, RUN_FILE, METRICS_FILE, CHECKPOINTS_FILE, DATA_FILE, SAMPLES_FOLDER)
+_READ = (CONFIG_FILE, RUN_FILE, METRICS_FILE, CHECKPOINTS_FILE, DATA_FILE, SAMPLES_FOLDER, HALVING_FILE)
 """What a table of a sweep depends on."""
 _MAX_RUNS = 2000
-_STATES = (RunStatus.FINISHED, RunStatus.RUNNING, WAITING, RunStatus.INTERRUPTED, RunStatus.FAILED)
+_STATES = (
+    RunStatus.FINISHED,
+    RunStatus.RUNNING,
+    WAITING,
+    PAUSED,
+    STOPPED,
+    RunStatus.INTERRUPTED,
+    RunStatus.FAILED,
+)
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -59,7 +67,7 @@ class SweepCounts:
     num_left: int
     """Planned or running."""
     seconds_left: float | None
-    """At the pace of the runs that finished; None before the first."""
+    """At the pace of the runs that finished; None before the first, and where runs end after different steps."""
 
 
 def sweep_counts(sweep: SweepRecord, jobs: int) -> SweepCounts:
@@ -71,7 +79,7 @@ def sweep_counts(sweep: SweepRecord, jobs: int) -> SweepCounts:
     took = [sweep.seconds[name] for name, state in states.items() if state == RunStatus.FINISHED]
     mean = sum(took) / len(took) if took else None
     left = None
-    if mean is not None and (running or planned):
+    if sweep.halving is None and mean is not None and (running or planned):
         begun = [max(0.0, mean - sweep.seconds[name]) for name in running]
         whole = sum(begun) + mean * len(planned)
         left = max([whole / max(1, jobs), *begun])

@@ -53,6 +53,7 @@ class TrainingLoop(Generic[P]):
         rolling: RollingSaves | None = None,
         best: BestWeights | None = None,
         total_steps: int,
+        pause_at: int | None = None,
         checkpoints: CheckpointFile,
         telemetry: Telemetry,
         interrupt: Interrupt,
@@ -60,12 +61,14 @@ class TrainingLoop(Generic[P]):
         lookahead: int = 1,
         patience_seconds: float = 10.0,
     ) -> None:
+        """`pause_at`: after so many steps of the `total_steps` it saves, measures, and takes no further one."""
         self._client = client
         self._slots = slots
         self._saves = Cadence(every=save_every)
         self._rolling = rolling
         self._best = best
         self._total_steps = total_steps
+        self._pause_at = pause_at
         self._checkpoints = checkpoints
         self._telemetry = telemetry
         self._interrupt = interrupt
@@ -78,6 +81,7 @@ class TrainingLoop(Generic[P]):
         self._submitted: list[Work[P]] = []  # of the step that is not all submitted
         self._is_within_step = False  # of the last work submitted: whether more of its step is to come
         self._has_gradient = False  # of work submitted since the last update
+        self._is_paused = False
         self._has_half_updated = False  # whether the weights now are those of no step's end
         self._open_step: OpenStep[P] | None = None
         self._clock = StepClock()
@@ -102,6 +106,8 @@ class TrainingLoop(Generic[P]):
                     raise
                 if self._interrupt.is_requested:
                     await self._save_here()
+                elif self._must_pause:
+                    await self._pause()
             is_broken = False
         finally:
             await self._abandon()
@@ -111,13 +117,14 @@ class TrainingLoop(Generic[P]):
         return LoopOutcome(
             cursor=self._cursor,
             is_interrupted=self._interrupt.is_requested,
+            is_paused=self._is_paused,
             metrics=self._metrics,
             checkpoint=self._saved,
         )
 
     async def _train(self) -> None:
         self._publish()
-        while not self._must_stop and not self._must_end:
+        while not (self._must_stop or self._must_end or self._must_pause):
             if self._slots.get_work.needs_answers:
                 await self._finish(down_to=0)
             if self._must_stop or (work := await self._get_work()) is None or self._must_stop:
@@ -139,6 +146,11 @@ class TrainingLoop(Generic[P]):
     @property
     def _must_end(self) -> bool:
         return self._best is not None and self._best.is_over
+
+    @property
+    def _must_pause(self) -> bool:
+        is_there = self._pause_at is not None and self._pause_at <= self._cursor.step < self._total_steps
+        return is_there and not self._is_within_step
 
     async def _get_work(self) -> Work[P] | None:
         """The next piece; None if there is no more, or if the run is interrupted while it is being made."""
@@ -356,6 +368,21 @@ class TrainingLoop(Generic[P]):
         is_saved = self._saved is not None and self._saved.cursor == self._cursor and not self._saved.rolling
         if not is_saved and self._metrics:
             await self._record(self._slots.checkpoint(self._client, self._cursor))
+
+    async def _pause(self) -> None:
+        """Save, and measure by every evaluation, as of weights after their last step."""
+        await self._save_here()
+        step = self._cursor.step
+        measured: dict[str, float | str] = {}
+        for scheduled in self._slots.evaluate:
+            start = time.perf_counter()
+            evaluation = await self._begin_evaluation(scheduled, step)
+            measured |= await self._answer(evaluation, self._names.evaluate, step, start)
+        if measured:
+            self._telemetry.metrics(step, measured)
+        self._is_paused = True
+        text = f"paused after step {step:,} of {self._total_steps:,}, as pause_at_step says"
+        self._telemetry.event(events.TRAINING_STOPPED, step=step, text=text)
 
     async def _abandon(self) -> None:
         tasks = [*self._evaluations, *(flight.reading for flight in self._in_flight if flight.reading is not None)]

@@ -91,6 +91,8 @@ class LoopOutcome:
 
     cursor: Cursor
     is_interrupted: bool
+    is_paused: bool
+    """Whether it took the steps that it was to take, saved them and measured them, and there are more."""
     metrics: Mapping[str, Any]
     """Of the last step; empty if none was taken."""
     checkpoint: Checkpoint | None

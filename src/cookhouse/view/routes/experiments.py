@@ -19,7 +19,7 @@ from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.listing.overview import RunOverview
 from cookhouse.runs.reading.sweeping import SweepReader, stamp_of, sweep_counts
-from cookhouse.runs.sweeps import RECIPE, SweepRecord, best_text
+from cookhouse.runs.sweeps import RECIPE, SweepRecord, best_text, resting_runs
 from cookhouse.view.changes import change_stream, position_of
 from cookhouse.view.pages import json_text, page, page_and_json, run_address
 from cookhouse.view.paging import Paging
@@ -52,7 +52,12 @@ def _sweeps(place: Place) -> list[FoundRun]:
 
 def _line(run: FoundRun, overview: RunOverview, parts: Sequence[RunOverview]) -> dict[str, Any]:
     runs = run.record["config"].get("runs", ())
+    resting = resting_runs(run.path)
     states = [str(part.status) for part in parts]
+    states = [
+        resting.get(part.name.rpartition("/")[2], state) if state == RunStatus.INTERRUPTED else state
+        for part, state in zip(parts, states, strict=True)
+    ]
     return {
         "name": overview.name,
         "recipe": overview.recipe,
@@ -141,6 +146,8 @@ def _told(request: Request, run: FoundRun, sweep: SweepRecord) -> dict[str, Any]
         "best": None if table.best is None else _row(run, sweep, table.best),
         "best_text": best_text(sweep),
         "remark": table.remark,
+        "rungs": None if sweep.halving is None else list(sweep.halving.rungs),
+        "has_steps": table.has_steps,
         "sort": request.query_params.get("sort"),
         "order": request.query_params.get("order", "ascending"),
         "runs": [_row(run, sweep, row) for row in paging.cut(_sorted(request, table))],
@@ -165,6 +172,8 @@ def _row(run: FoundRun, sweep: SweepRecord, row: SweepRow) -> dict[str, Any]:
         "settings": {name: value for name, value in row.settings.items() if value is not ABSENT},
         "shown": [setting_text(value) for value in row.settings.values()],
         "state": row.state,
+        "steps": row.steps,
+        "outcome": None if sweep.halving is None else sweep.halving.outcomes.get(row.name),
         "value": row.value if is_finite else None,
         "stderr": row.stderr,
         "text": sweep.table.text(row),
@@ -194,7 +203,12 @@ def _sorted(request: Request, table: SweepTable) -> list[SweepRow]:
 
 
 def _names(table: SweepTable) -> list[str]:
-    return ["run", "value", *(_SETTING + name for name in table.swept), "state"]
+    return ["run", "value", *(_SETTING + name for name in table.swept), "state", *_steps(table)]
+
+
+def _steps(table: SweepTable) -> list[str]:
+    """The name of the column of steps, where there is one."""
+    return ["steps"] if table.has_steps else []
 
 
 def _key(row: SweepRow, column: str) -> tuple[int, float, str] | None:
@@ -202,7 +216,7 @@ def _key(row: SweepRow, column: str) -> tuple[int, float, str] | None:
     if column.startswith(_SETTING):
         value = row.settings[column.removeprefix(_SETTING)]
     else:
-        value = {"run": row.name, "state": row.state, "value": row.value}[column]
+        value = {"run": row.name, "state": row.state, "value": row.value, "steps": row.steps}[column]
     if value is None or value is ABSENT:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -213,7 +227,7 @@ def _key(row: SweepRow, column: str) -> tuple[int, float, str] | None:
 def _columns(request: Request, sweep: SweepRecord) -> list[dict[str, Any]]:
     """Of the table: name, address that sorts by it, and how it is sorted."""
     table = sweep.table
-    titles = ["run", "value" if table.metric is None else table.metric.name, *table.swept, "state"]
+    titles = ["run", "value" if table.metric is None else table.metric.name, *table.swept, "state", *_steps(table)]
     sort, order = request.query_params.get("sort"), request.query_params.get("order", "ascending")
     columns = []
     for name, title in zip(_names(table), titles, strict=True):

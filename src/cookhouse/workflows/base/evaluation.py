@@ -176,7 +176,7 @@ def make_evaluators(
         UnknownNameError: there is no such evaluator.
         InputError: it cannot be imported, or made.
     """
-    often = Cadence(every=config.eval_every, at_start=True)
+    often = Cadence(every=config.eval_every, at_start=config.eval_at_start)
     seldom = Cadence(every=config.infrequent_eval_every)
     chosen = [
         *((name, EVALUATORS.find(name), often) for name in names_in(config.evaluators)),

@@ -112,7 +112,7 @@ def evaluate_slot() -> SlotStage[T]:
 
 
 def _evaluations(state: TrainingState) -> Sequence[ScheduledEvaluation]:
-    if state.best is not None and not any(each.cadence.is_due(0) for each in state.evaluations):
+    if state.best is not None and not any(each.cadence.every > 0 for each in state.evaluations):
         raise InputError(
             "keep_best is set, and nothing held out is measured as the run goes on; set num_eval above 0 and hold some "
             "out, name evaluators, or leave keep_best out"

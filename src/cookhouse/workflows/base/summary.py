@@ -41,6 +41,7 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
         model_name=state.config.model_name,
         folder=state.folder.path,
         is_interrupted=is_interrupted,
+        is_paused=state.outcome.is_paused,
         num_steps=state.outcome.cursor.step,
         total_steps=state.total_steps,
         seconds=seconds,
@@ -68,6 +69,8 @@ def _remark(rows: Sequence[Row], saved: Sequence[Checkpoint], own: Mapping[str, 
 
 
 def _stopped(state: TrainingState) -> str | None:
+    if state.outcome.is_paused:
+        return f"paused: pause_at_step={state.config.pause_at_step}"
     if state.status == "interrupted":
         return state.interrupt.reason
     is_short = state.outcome.cursor.step < state.total_steps

@@ -181,7 +181,7 @@ async def init_teacher(state: OffPolicyState) -> None:
         telemetry=state.telemetry,
         keep=state.folder.write_answers,
     )
-    cadence = Cadence(every=config.eval_every, at_start=True)
+    cadence = Cadence(every=config.eval_every, at_start=config.eval_at_start)
     state.evaluations.insert(0, ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
 
 

@@ -85,5 +85,5 @@ def _held_out(state: PreferenceState) -> list[ScheduledEvaluation]:
         telemetry=state.telemetry,
         keep=state.folder.write_answers,
     )
-    cadence = Cadence(every=state.config.eval_every, at_start=True)
+    cadence = Cadence(every=state.config.eval_every, at_start=state.config.eval_at_start)
     return [ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence)]

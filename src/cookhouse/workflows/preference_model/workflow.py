@@ -162,7 +162,7 @@ def _held_out(state: PreferenceModelState) -> list[ScheduledEvaluation]:
         telemetry=state.telemetry,
         keep=partial(keep_noted, state.folder.evaluations, "comparisons", "Held-out comparisons"),
     )
-    cadence = Cadence(every=state.config.eval_every, at_start=True)
+    cadence = Cadence(every=state.config.eval_every, at_start=state.config.eval_at_start)
     return [ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence)]
 
 

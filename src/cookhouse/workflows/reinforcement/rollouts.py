@@ -122,7 +122,7 @@ async def open_rollouts(state: RolloutState) -> None:
             telemetry=state.telemetry,
             keep=partial(_keep_evaluation, state),
         )
-        cadence = Cadence(every=config.eval_every, at_start=True)
+        cadence = Cadence(every=config.eval_every, at_start=config.eval_at_start)
         state.evaluations.append(ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
     state.evaluations += scheduled_evaluators(state.evaluators, state.telemetry, state.folder.evaluations)
 

@@ -124,12 +124,13 @@ class Loop(Generic[L]):
             rolling=RollingSaves(state.config, state.session.service, state.checkpoints),
             best=state.best,
             total_steps=state.total_steps,
+            pause_at=state.config.pause_at_step,
             checkpoints=state.checkpoints,
             telemetry=state.telemetry,
             interrupt=state.interrupt,
         )
         state.outcome = await loop.run()
-        return not state.outcome.is_interrupted
+        return not (state.outcome.is_interrupted or state.outcome.is_paused)
 
     def slots(self) -> dict[str, SlotStage[L]]:
         """What fills each slot of `LoopSlots` that is filled."""

@@ -53,5 +53,5 @@ def _held_out(state: SupervisedState) -> list[ScheduledEvaluation]:
     evaluation = HeldOutEvaluation(
         nll=state.nll, exact_match=state.exact_match, telemetry=state.telemetry, keep=state.folder.write_answers
     )
-    cadence = Cadence(every=state.config.eval_every, at_start=True)
+    cadence = Cadence(every=state.config.eval_every, at_start=state.config.eval_at_start)
     return [ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence)]

@@ -1,56 +1,29 @@
-"""Runs that differ in their settings, one after another or several at a time, on one service."""
+"""The workflow of a sweep: runs that differ in their settings, on one service, and the best of them registered."""
 
 import asyncio
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from cookhouse.errors import InputError
 from cookhouse.files import write_whole
 from cookhouse.registry import Descent
-from cookhouse.runs import (
-    RunFolder,
-    RunResult,
-    RunSummary,
-    SweepRecord,
-    open_folder,
-    part_names,
-    read_record,
-    write_report,
-    write_sweep,
-)
+from cookhouse.runs import RunFolder, RunResult, RunSummary, open_folder, part_names
 from cookhouse.runs.names import EXPERIMENT_FILE, METRICS_FILE
 from cookhouse.settings import SweepSettings
-from cookhouse.telemetry import Values, events, metrics_at
+from cookhouse.telemetry import Values, metrics_at
 from cookhouse.training.clients.session import close_service
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, CheckpointFile, named_by_run
 from cookhouse.workflows.pipeline import RunChild
 from cookhouse.workflows.stages.registering import register_run
-from cookhouse.workflows.stages.stage import SlotStage, Stage, stage
-from cookhouse.workflows.stages.state import RunState
+from cookhouse.workflows.stages.stage import Stage, stage
 from cookhouse.workflows.stages.workflow import Workflow
+from cookhouse.workflows.sweep.halving import HalvedRuns
+from cookhouse.workflows.sweep.runs import Runs
+from cookhouse.workflows.sweep.state import SweepState
 
 DescentOf = Callable[[Mapping[str, Any]], Descent]
 """Of the settings of a run, how what it trains comes from what it starts from."""
-
-
-@dataclass(kw_only=True)
-class SweepState(RunState):
-    """What the stages of a sweep hand to one another."""
-
-    config: SweepSettings
-    document: str
-    folder: RunFolder = field(init=False)
-    path: Path = field(init=False)
-    results: dict[str, RunResult[Any]] = field(default_factory=dict)
-    """Of the runs that came to an end or were interrupted, by name."""
-    errors: dict[str, str] = field(default_factory=dict)
-    """What ended the others that have begun, by name."""
-    record: SweepRecord = field(init=False)
-    registered_model: str | None = None
-    """What the best run was registered as."""
 
 
 def sweep_workflow(
@@ -61,79 +34,18 @@ def sweep_workflow(
     `document` is what `cookhouse sweep` would make the same runs of; it is kept beside them.
     """
     names = part_names(config.runs)
+    body = Runs if config.min_steps is None else HalvedRuns
     return Workflow(
         name="sweep",
         state_class=SweepState,
         start=lambda context: SweepState(context=context, config=config, document=document),
         setup=(init_folder,),
-        body=Runs(runs=dict(zip(names, config.runs, strict=True)), run_child=run_child),
+        body=body(runs=dict(zip(names, config.runs, strict=True)), run_child=run_child),
         final=(register_best(descent_of),),
         cleanup=cleanup,
         result=_result,
         facts=lambda state: {name: _told(run) for name, run in zip(names, state.config.runs, strict=True)},
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Runs:
-    """The runs of a sweep. One that fails leaves the others alone."""
-
-    runs: Mapping[str, Mapping[str, Any]]
-    run_child: RunChild
-    title: str = "runs"
-    reads: tuple[str, ...] = ("config", "path", "results", "errors")
-    writes: tuple[str, ...] = ("record", "results", "errors")
-    parts: tuple[Stage[SweepState], ...] = ()
-
-    @property
-    def children(self) -> Sequence[str]:
-        return tuple(self.runs)
-
-    def with_parts(self, name: str, instead: Sequence[Stage[Any] | SlotStage[Any]]) -> "Runs":
-        del instead
-        raise InputError(f"{name} is no stage of this workflow, which consists of other runs")
-
-    async def prepare(self, state: SweepState) -> None:
-        """Each run is prepared when its turn comes: one that cannot work leaves the others alone."""
-
-    async def run(self, state: SweepState) -> bool:
-        waiting = iter(self.runs.items())
-
-        async def work() -> None:
-            for name, settings in waiting:
-                if state.interrupt.is_requested:
-                    return
-                await self._run_one(state, name, settings)
-
-        try:
-            with state.interrupt.deferred():
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(min(state.config.jobs, len(self.runs))):
-                        group.create_task(work())
-        finally:
-            state.record = await asyncio.to_thread(write_sweep, state.path, state.errors)
-            await asyncio.to_thread(write_report, state.path)
-        if state.errors and not state.interrupt.is_requested:
-            state.status = "errored"
-            state.error = InputError(f"{len(state.errors)} of {len(self.runs)} runs failed: {', '.join(state.errors)}")
-        is_whole = len(state.results) + len(state.errors) == len(self.runs)
-        return is_whole and not any(result.summary.is_interrupted for result in state.results.values())
-
-    async def _run_one(self, state: SweepState, name: str, settings: Mapping[str, Any]) -> None:
-        def tell(what: str) -> None:
-            state.telemetry.event(events.RUN_PART, text=f"run {name}: {what}")
-
-        tell("begins")
-        try:
-            result = await self.run_child(state.context, state.config.recipe, state.path / name, settings)
-        except Exception as error:
-            state.errors[name] = f"{type(error).__name__}: {error}"
-            tell(f"failed, and the others go on: {error}")
-            return
-        state.results[name] = result
-        headline = (await asyncio.to_thread(read_record, state.path / name)).headline
-        how = "interrupted and saved" if result.summary.is_interrupted else "finished"
-        tell(how if headline is None else f"{how}, {headline.text}")
 
 
 @stage(doing="opening the folder", reads=("document",), writes=("folder", "path"), leaves_files=True)
@@ -202,9 +114,7 @@ def _result(state: SweepState, seconds: float) -> RunResult[SweepState]:
     """The figures of the best run, or of none where nobody can tell, and the metrics of each under its name."""
     results, best = state.results, state.record.table.best
     top = None if best is None or best.name not in results else results[best.name].summary
-    is_interrupted = len(results) + len(state.errors) < len(state.config.runs) or any(
-        result.summary.is_interrupted for result in results.values()
-    )
+    is_interrupted, halving = not state.is_whole, state.halving
     folder = shlex.quote(str(state.path))
     is_left = is_interrupted or bool(state.errors) or top is None
     summary = RunSummary(
@@ -212,8 +122,12 @@ def _result(state: SweepState, seconds: float) -> RunResult[SweepState]:
         model_name=state.config.model_name,
         folder=state.path,
         is_interrupted=is_interrupted,
-        num_steps=sum(result.summary.num_steps for result in results.values()),
-        total_steps=sum(result.summary.total_steps for result in results.values()),
+        num_steps=halving.num_steps if halving else sum(result.summary.num_steps for result in results.values()),
+        total_steps=(
+            len(state.config.runs) * halving.rungs[-1]
+            if halving
+            else sum(result.summary.total_steps for result in results.values())
+        ),
         seconds=seconds,
         figures=[] if top is None else top.figures,
         samples=[],

@@ -1,0 +1,132 @@
+"""Successive halving against the full sweep: 64 settings of supervised training on the embedded model.
+
+    python -m bench.halving [--max-steps 128] [--min-steps 2] [--save]
+
+Both sides are `cookhouse sweep` with one run at a time, in a process of its own, from the command to its end; neither
+measures the weights before training. Runs are compared by the held-out loss. What is told of the winner of each is how
+many of the held-out questions it answers exactly, with the standard error, and which place the winner of halving has
+in the full sweep.
+"""
+
+import argparse
+import csv
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.harness import parse_options, save_record
+
+METRIC = "test/nll"
+SCORE = "test/exact_match"
+GRID = (
+    "learning_rate=2e-4,5e-4,1e-3,2e-3,4e-3,8e-3,1.6e-2,3.2e-2",
+    "lora_rank=4,8,16,32",
+    "batch_size=16,32",
+)
+SETTINGS = (
+    "num_epochs=5",
+    "n_train_samples=1000",
+    "num_samples=0",
+    "num_shown_examples=0",
+    "save_every=0",
+    "eval_max_tokens=16",
+    "eval_at_start=false",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """A sweep that is over."""
+
+    seconds: float
+    steps: int
+    """Of all runs together."""
+    launches: int
+    """Of runs: how often one was begun or gone on with."""
+    values: dict[str, float]
+    """The metric of each run that took all its steps, by name."""
+    best: str
+    score: float
+    """Of the best."""
+    score_error: float
+
+
+def swept(folder: Path, max_steps: int, *options: str) -> Side:
+    """Run a sweep, and read what it left."""
+    command = [sys.executable, "-m", "cookhouse", "sweep", "supervised", *GRID, *SETTINGS, f"max_steps={max_steps}"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TINKER_")}
+    start = time.perf_counter()
+    subprocess.run(
+        [*command, f"log_path={folder}", "--metric", METRIC, *options],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    seconds = time.perf_counter() - start
+    with (folder / "sweep.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    finished = {row["run"]: float(row[METRIC]) for row in rows if row["state"] == "finished" and row[METRIC]}
+    best = next(row["run"] for row in rows if row["best"] == "1")
+    lines = (folder / best / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    last = next(row for line in reversed(lines) if SCORE in (row := json.loads(line)))
+    return Side(
+        seconds=seconds,
+        steps=sum(int(row.get("steps") or max_steps) for row in rows),
+        launches=sum(len(json.loads((folder / row["run"] / "run.json").read_text())["launches"]) for row in rows),
+        values={name: value for name, value in finished.items() if math.isfinite(value)},
+        best=best,
+        score=last[SCORE],
+        score_error=last[f"{SCORE}_stderr"],
+    )
+
+
+def main() -> None:
+    """Print both sides, and save them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--max-steps", type=int, default=128)
+    parser.add_argument("--min-steps", type=int, default=2)
+    parser.add_argument("--reduction-factor", type=int, default=3)
+    options = parse_options(parser)
+    with tempfile.TemporaryDirectory() as folder:
+        halving = ("--min-steps", str(options.min_steps), "--reduction-factor", str(options.reduction_factor))
+        halved = swept(Path(folder) / "halved", options.max_steps, *halving)
+        told("halving", halved)
+        full = swept(Path(folder) / "full", options.max_steps)
+        told("full sweep", full)
+    place = sorted(full.values.values()).index(full.values[halved.best]) + 1
+    figures = {
+        "halved_seconds": halved.seconds,
+        "full_seconds": full.seconds,
+        "time_ratio": halved.seconds / full.seconds,
+        "halved_steps": float(halved.steps),
+        "full_steps": float(full.steps),
+        "halved_score": halved.score,
+        "full_score": full.score,
+        "full_score_error": full.score_error,
+        "place_in_full_sweep": float(place),
+        "loss_of_halved_best": full.values[halved.best],
+        "loss_of_full_best": full.values[full.best],
+    }
+    is_within = abs(full.score - halved.score) <= full.score_error
+    print(f"time {figures['time_ratio']:.3f} x, steps {halved.steps / full.steps:.3f} x")
+    print(f"the best of halving has place {place} of {len(full.values)} in the full sweep, by {METRIC}")
+    print(f"{SCORE} {'within' if is_within else 'NOT within'} one standard error of the full sweep's best")
+    if options.save:
+        save_record("halving", vars(options), figures)
+
+
+def told(name: str, side: Side) -> None:
+    """Print a side."""
+    score = f"{SCORE} {side.score:.3f} ± {side.score_error:.3f}"
+    print(f"{name:10} {side.seconds:.0f} s, {side.steps:,} steps in {side.launches} launches", flush=True)
+    print(f"{' ' * 10} {side.best}: {score}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

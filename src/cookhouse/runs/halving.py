@@ -1,0 +1,172 @@
+"""Successive halving of a sweep: what was measured of each setting at its rungs, and which settings go on.
+
+A rung is a number of steps: the fewest, and then `reduction_factor` times as many each, up to those of a whole run. At
+each a run is paused and measured, and the best `1 / reduction_factor` of those measured there go on (ASHA, Li et al.
+2020, https://arxiv.org/abs/1810.05934).
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cookhouse.errors import InputError
+from cookhouse.files import write_whole
+from cookhouse.runs.names import HALVING_FILE
+from cookhouse.telemetry import find_metric
+
+
+class Measured(BaseModel):
+    """What was measured of a run at a rung."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str
+    rung: int
+    """From 0."""
+    step: int
+    """Steps that it had taken: those of the rung, unless its data gave no more."""
+    value: float | None
+    """Of the metric; None: it was not measured, or is not finite."""
+    stderr: float | None
+    is_finished: bool
+    """Whether it had taken its last step."""
+
+
+class Promotion(BaseModel):
+    """That a run went on to a rung."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str
+    rung: int
+    """That it went to."""
+    place: int
+    """Which of those it was that had been measured at the rung before, from 1."""
+    num_measured: int
+    """How many these were."""
+
+
+class Halving(BaseModel):
+    """The decisions of a sweep, in their order."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rungs: list[int]
+    """Steps of each."""
+    reduction_factor: int
+    metric: str | None
+    """None: not known before the first run is measured."""
+    direction: Literal["less", "more"] | None
+    measured: list[Measured] = []
+    promotions: list[Promotion] = []
+    is_over: bool = False
+    """Whether no further run goes on."""
+    outcomes: dict[str, str] = {}
+    """How far each run went, and why no further, once it is over."""
+
+    @property
+    def last(self) -> dict[str, Measured]:
+        """What was measured last of each run, by name."""
+        return {each.run: each for each in self.measured}
+
+    @property
+    def at_rest(self) -> dict[str, Measured]:
+        """Of the runs that have reached the rung that they were to go to, what was measured there, by name."""
+        rungs = self._rungs()
+        return {each.run: each for each in self.measured if each.rung == rungs.get(each.run, 0)}
+
+    def _rungs(self) -> dict[str, int]:
+        """Of the runs that went on, the rung that they have reached or are on their way to."""
+        return {each.run: each.rung for each in self.promotions}
+
+    def ranked(self, rung: int) -> list[Measured]:
+        """Those measured at a rung, the best first; of equals the first that was measured."""
+        sign = 1 if self.direction == "less" else -1
+        found = [each for each in self.measured if each.rung == rung]
+        return sorted(found, key=lambda each: math.inf if each.value is None else sign * each.value)
+
+    def next_run(self, runs: Sequence[str], running: Collection[str]) -> tuple[str, int] | None:
+        """A run and the rung that it is to go to, noted as promoted if it is; None: there is none as long as the
+        `running` ones are not measured. `runs` are all but those that failed.
+
+        The lowest rung comes first: a run goes on when as many as can be are there to be compared with it.
+        """
+        rungs, measured = self._rungs(), {(each.run, each.rung) for each in self.measured}
+        waiting = [(rungs.get(run, 0), run) for run in runs if run not in running]
+        waiting = [(rung, run) for rung, run in waiting if (run, rung) not in measured]
+        if waiting:
+            rung, run = min(waiting, key=lambda each: each[0])
+            return run, rung
+        for rung in range(len(self.rungs) - 1):
+            ranked = self.ranked(rung)
+            if (promoted := self._promoted(ranked[: len(ranked) // self.reduction_factor], ranked)) is not None:
+                return promoted
+        return None if running else self._last_run()
+
+    def _last_run(self) -> tuple[str, int] | None:
+        """The best of the highest rung, where too few are left to be parted, and none of them has finished."""
+        ranked = self.ranked(max((each.rung for each in self.measured), default=0))
+        if not ranked or ranked[0].rung + 1 == len(self.rungs) or any(each.is_finished for each in ranked):
+            return None
+        return self._promoted(ranked[:1], ranked)
+
+    def _promoted(self, best: Sequence[Measured], ranked: Sequence[Measured]) -> tuple[str, int] | None:
+        """The first of the best of a rung that has not gone on yet, and where it goes to; noted."""
+        rungs = self._rungs()
+        for place, each in enumerate(best, 1):
+            if each.value is None or each.is_finished or rungs.get(each.run, 0) > each.rung:
+                continue
+            self.promotions.append(Promotion(run=each.run, rung=each.rung + 1, place=place, num_measured=len(ranked)))
+            return each.run, each.rung + 1
+        return None
+
+    def end(self) -> None:
+        """Note that no further run goes on, and why not."""
+        self.is_over = True
+        self.outcomes = {run: self._outcome(last) for run, last in self.last.items()}
+
+    def _outcome(self, last: Measured) -> str:
+        if last.is_finished:
+            return f"finished after step {last.step:,}"
+        ranked = self.ranked(last.rung)
+        num_gone_on = sum(each.rung == last.rung + 1 for each in self.promotions)
+        assert self.metric is not None
+        value = "none that is finite" if last.value is None else find_metric(self.metric).text(last.value)
+        place = f"place {ranked.index(last) + 1} of {len(ranked)}"
+        return f"{self.metric} {value} after step {last.step:,}: {place}, of which {num_gone_on} went on"
+
+    @property
+    def num_steps(self) -> int:
+        """Taken by all runs together, as far as they were measured."""
+        return sum(each.step for each in self.last.values())
+
+
+def rungs_of(min_steps: int, reduction_factor: int, max_steps: int) -> list[int]:
+    """The steps of each rung: `min_steps`, so many times more each, and at last `max_steps`."""
+    rungs = [min_steps]
+    while rungs[-1] * reduction_factor < max_steps:
+        rungs.append(rungs[-1] * reduction_factor)
+    return [*rungs, max_steps]
+
+
+def read_halving(folder: Path) -> Halving | None:
+    """The decisions of the sweep in a folder; None: there are none.
+
+    Raises:
+        InputError: the file holds something else.
+    """
+    path = folder / HALVING_FILE
+    try:
+        return Halving.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise InputError(f"{path} does not hold the decisions of a sweep ({error}); choose another log_path") from error
+
+
+def write_halving(folder: Path, halving: Halving) -> None:
+    """Keep the decisions so far. Raises `InputError` where it cannot be written."""
+    write_whole(folder / HALVING_FILE, halving.model_dump_json(indent=1) + "\n")

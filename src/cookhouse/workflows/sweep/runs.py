@@ -1,0 +1,89 @@
+"""The runs of a sweep, each to its end: one after another or several at a time."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cookhouse.errors import InputError
+from cookhouse.report import RunRecord
+from cookhouse.runs import read_record, write_report, write_sweep
+from cookhouse.telemetry import events
+from cookhouse.workflows.pipeline import RunChild
+from cookhouse.workflows.stages.stage import SlotStage, Stage
+from cookhouse.workflows.sweep.state import SweepState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """The runs of a sweep. One that fails leaves the others alone."""
+
+    runs: Mapping[str, Mapping[str, Any]]
+    run_child: RunChild
+    title: str = "runs"
+    reads: tuple[str, ...] = ("config", "path", "results", "errors")
+    writes: tuple[str, ...] = ("record", "results", "errors", "is_whole")
+    parts: tuple[Stage[SweepState], ...] = ()
+
+    @property
+    def children(self) -> Sequence[str]:
+        return tuple(self.runs)
+
+    def with_parts(self, name: str, instead: Sequence[Stage[Any] | SlotStage[Any]]) -> "Runs":
+        del instead
+        raise InputError(f"{name} is no stage of this workflow, which consists of other runs")
+
+    async def prepare(self, state: SweepState) -> None:
+        """Each run is prepared when its turn comes: one that cannot work leaves the others alone."""
+
+    async def run(self, state: SweepState) -> bool:
+        try:
+            with state.interrupt.deferred():
+                await self.run_all(state)
+        finally:
+            state.record = await asyncio.to_thread(write_sweep, state.path, state.errors)
+            await asyncio.to_thread(write_report, state.path)
+        if state.errors and not state.interrupt.is_requested:
+            state.status = "errored"
+            state.error = InputError(f"{len(state.errors)} of {len(self.runs)} runs failed: {', '.join(state.errors)}")
+        return state.is_whole
+
+    async def run_all(self, state: SweepState) -> None:
+        """Run what there is to run, as many at a time as the settings say."""
+        waiting = iter(self.runs.items())
+
+        async def work() -> None:
+            for name, settings in waiting:
+                if state.interrupt.is_requested:
+                    return
+                await self._run_one(state, name, settings)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(state.config.jobs, len(self.runs))):
+                group.create_task(work())
+        is_over = len(state.results) + len(state.errors) == len(self.runs)
+        state.is_whole = is_over and not any(result.summary.is_interrupted for result in state.results.values())
+
+    async def _run_one(self, state: SweepState, name: str, settings: Mapping[str, Any]) -> None:
+        tell(state, name, "begins")
+        record = await self.run_child_of(state, name, settings)
+        if record is None:
+            return
+        how = "interrupted and saved" if state.results[name].summary.is_interrupted else "finished"
+        tell(state, name, how if record.headline is None else f"{how}, {record.headline.text}")
+
+    async def run_child_of(self, state: SweepState, name: str, settings: Mapping[str, Any]) -> RunRecord | None:
+        """Run one, and read what it has left so far; None: it failed."""
+        try:
+            result = await self.run_child(state.context, state.config.recipe, state.path / name, settings)
+        except Exception as error:
+            state.errors[name] = f"{type(error).__name__}: {error}"
+            tell(state, name, f"failed, and the others go on: {error}")
+            return None
+        state.results[name] = result
+        return await asyncio.to_thread(read_record, state.path / name)
+
+
+def tell(state: SweepState, name: str, what: str) -> None:
+    """Say how a run stands."""
+    state.telemetry.event(events.RUN_PART, text=f"run {name}: {what}")
