@@ -55,7 +55,7 @@ class _Driver:
         self._needs: dict[str, Any] = options["needs"]
         self._load = load
         self._make = make
-        self._joined: "Future[tuple[Cluster, Needs, Shelf]]" = Future()
+        self._joined: Future[tuple[Cluster, Needs, Shelf]] = Future()
         self._over = threading.Event()
         self._workers: list[threading.Thread] = []
         self._losses: list[Callable[[str], None]] = []

@@ -1,11 +1,12 @@
 """Makes workers on Ray for a server, which itself never imports Ray."""
 
+import contextlib
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
-import socket
 
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.transports.child import start_child
@@ -92,10 +93,8 @@ class _Driver:
         """A worker of the driver's, not told yet what to be."""
         ours, theirs = socket.socketpair()
         with theirs:
-            try:
+            with contextlib.suppress(OSError):  # the driver has died; the worker finds its socket closed
                 socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
-            except OSError:
-                pass  # the driver has died; the worker finds its socket closed
         return Connected(ours, _Share(ours, self.process))
 
     def close(self) -> None:
