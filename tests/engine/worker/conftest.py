@@ -13,11 +13,11 @@ from cookhouse.engine.contract import Worker, WorkerOptions
 from cookhouse.engine.transports.simulated import Simulated
 from cookhouse.engine.transports.thread import InThread
 from tests.engine.transports.engine_child import engine_child
-from tests.engine.transports.ray.fixtures import NEEDS, ray_cluster, ray_transports
+from tests.engine.transports.ray.fixtures import NEEDS, ray_cluster, ray_is_here, ray_transports
 from tests.engine.worker.driver import Driver
 from tests.server.fake_engine import FakeEngine
 
-__all__ = ["ray_cluster", "ray_transports"]
+__all__ = ["ray_cluster", "ray_is_here", "ray_transports"]
 
 Transport = Callable[[type[Engine], WorkerOptions], Worker]
 """Makes a worker of an engine that a module has by the class's name, and that is made without arguments."""

@@ -3,12 +3,15 @@
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from cookhouse.engine.contract import Done, Worker
 from cookhouse.engine.transports.ray.workers import RayWorkers
+from tests.engine.transports.calls import answer, do, options
 
 ENGINE_DRIVER = (sys.executable, "-m", "tests.engine.transports.ray.engine_driver")
 FAKE_DRIVER = (sys.executable, "-m", "tests.engine.transports.ray.fake_driver")
@@ -51,3 +54,27 @@ def two_nodes() -> Iterator[TwoNodes]:
             yield TwoNodes(cluster, cluster.add_node(num_cpus=4, memory=_LITTLE, object_store_memory=STORE_BYTES))
         finally:
             cluster.shutdown()
+
+
+@asynccontextmanager
+async def running(workers: RayWorkers, folder: Path) -> AsyncIterator[Worker]:
+    """A worker that has been told to begin, ended in the end."""
+    worker = workers(options(folder))
+    try:
+        yield worker
+    finally:
+        await worker.close(0)
+
+
+async def pid_of(worker: Worker) -> int:
+    done = await answer(worker, do("pid", "pid"))
+    assert isinstance(done, Done)
+    assert isinstance(done.output, bytes)
+    return int(done.output)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -14,9 +14,14 @@ NEEDS = {"ray": HERE, "ray, another node": ELSEWHERE}
 
 
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[TwoNodes]:
+def ray_is_here() -> None:
+    """Skips where Ray is not installed."""
     if find_spec("ray") is None:
         pytest.skip("needs Ray: make test-ray installs it")
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(ray_is_here: None) -> Iterator[TwoNodes]:  # noqa: ARG001
     with two_nodes() as cluster:
         yield cluster
 

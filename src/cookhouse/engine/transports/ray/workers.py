@@ -58,6 +58,11 @@ class RayWorkers:
         self._command = command
         self._driver: _Driver | None = None
 
+    @property
+    def pid(self) -> int | None:
+        """The driver's, once there is one."""
+        return None if self._driver is None else self._driver.process.pid
+
     def start(self) -> None:
         """Have the driver join the cluster; again does nothing."""
         if self._driver is None or self._driver.process.poll() is not None:
@@ -92,9 +97,8 @@ class _Driver:
     def connect(self) -> Connected:
         """A worker of the driver's, not told yet what to be."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            with contextlib.suppress(OSError):  # the driver has died; the worker finds its socket closed
-                socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
+        with theirs, contextlib.suppress(OSError):  # the driver has died; the worker finds its socket closed
+            socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
         return Connected(ours, _Share(ours, self.process))
 
     def close(self) -> None:
