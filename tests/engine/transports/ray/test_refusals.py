@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -110,13 +111,12 @@ def test_more_than_any_node_has_is_refused_with_figures(
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_is_here")
 def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
-    from ray._raylet import GcsClient
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 1, "object_store_memory": 2**27, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        client = GcsClient(address=cluster.address)
+        client = import_module("ray._raylet").GcsClient(address=cluster.address)
         key, namespace = b"CLUSTER_METADATA", b"cluster"
         metadata = json.loads(client.internal_kv_get(key, namespace))
         metadata["ray_version"] = "2.3.0"
@@ -129,7 +129,7 @@ def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def a_package(folder: Path, **files: str) -> Path:
-    """This package as a node may have it, with some of its modules in another text."""
+    """Our package as a node may have it, with some of its modules in another text."""
     package = folder / "cookhouse"
     package.mkdir(parents=True)
     for path in MODULES.iterdir():

@@ -131,7 +131,7 @@ def _settle(place: Place) -> None:
         if not folder.is_dir():
             raise InputError(
                 f"node {place.node} has no folder {folder}, a base model that is to be served; copy it there under the "
-                "same path, or serve the model by its hub id"
+                "same path, or mount it"
             )
 
 

@@ -62,7 +62,15 @@ class Cluster:
         context = ray.get_runtime_context()
         self.node_id: str = context.get_node_id()
         host, _, port = context.gcs_address.rpartition(":")
-        self.head = host, int(port)
+        self._head = host, int(port)
+        here = self.node(self.node_id)
+        self._here = here.name, here.port
+
+    def why_gone(self) -> str | None:
+        """In words, what of it does not answer any more: the head, or Ray on this machine; None: both do."""
+        if not answers(*self._head):
+            return f"Ray's head at {':'.join(map(str, self._head))} is gone"
+        return None if answers(*self._here) else "Ray on this machine is gone"
 
     def nodes(self) -> list[dict[str, Any]]:
         """Those that are alive, as Ray describes them."""

@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.engine.contract import Failure, Lost
@@ -57,6 +58,9 @@ class _Driver:
         self._make = make
         self._joined: Future[tuple[Cluster, Needs, Shelf]] = Future()
         self._over = threading.Event()
+        """The server is gone."""
+        self._is_given_up = threading.Event()
+        """The cluster is."""
         self._workers: list[threading.Thread] = []
         self._losses: list[Callable[[str], None]] = []
         """Tell each worker of its end."""
@@ -91,7 +95,8 @@ class _Driver:
         while True:
             word, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
             if not word:
-                self._over.set()
+                if not self._is_given_up.is_set():
+                    self._over.set()
                 return
             for each in descriptors:
                 worker = threading.Thread(target=self._serve, args=(socket.socket(fileno=each),), daemon=True)
@@ -132,7 +137,15 @@ class _Driver:
             from cookhouse.engine.transports.ray.relay import Relay
 
             relay = Relay(
-                cluster, needs, shelf, options, engine_options, load=self._load, make=self._make, tell=pipe.tell
+                cluster,
+                needs,
+                shelf,
+                options,
+                engine_options,
+                load=self._load,
+                make=self._make,
+                tell=pipe.tell,
+                doubt=partial(self._check, cluster),
             )
             ends.append(relay.end)
             self._losses.append(relay.lose)
@@ -148,20 +161,28 @@ class _Driver:
         pipe.close()
 
     def _watch(self, cluster: "Cluster") -> int:
-        """Wait for the end of the server, or of the head: Ray would take a minute to notice that."""
+        """Wait for the end of the server, or of the cluster: Ray would take a minute to notice that."""
         import ray
 
-        from cookhouse.engine.transports.ray.cluster import answers
-
         misses = 0
-        while misses < _MAX_MISSES:
+        while misses < _MAX_MISSES and not self._is_given_up.is_set():
             if self._over.wait(_WATCH_SECONDS):
                 leaving = threading.Thread(target=ray.shutdown, daemon=True)
                 leaving.start()
                 leaving.join(_LEAVE_SECONDS)
                 return 0
-            misses = 0 if answers(*cluster.head) else misses + 1
-        for lose in self._losses:
-            lose(f"Ray's head at {':'.join(map(str, cluster.head))} is gone")
+            reason = cluster.why_gone()
+            misses = 0 if reason is None else misses + 1
+        self._check(cluster)
         self._over.wait(_FLUSH_SECONDS)
         return 1
+
+    def _check(self, cluster: "Cluster") -> None:
+        """Where the cluster is gone, take no more workers, and then tell those that there are."""
+        reason = cluster.why_gone()
+        if reason is None:
+            return
+        self._is_given_up.set()
+        self._control.shutdown(socket.SHUT_RDWR)  # the server then starts another driver
+        for lose in list(self._losses):
+            lose(reason)

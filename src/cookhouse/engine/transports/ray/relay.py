@@ -50,7 +50,9 @@ class Relay:
         load: Callable[[], None],
         make: MakeRunning,
         tell: Tell,
+        doubt: Callable[[], object],
     ) -> None:
+        """`doubt` is called before a loss is told that may be the cluster's."""
         self._cluster = cluster
         self._needs = needs
         self._shelf = shelf
@@ -59,6 +61,7 @@ class Relay:
         self._load = load
         self._make = make
         self._tell = tell
+        self._doubt = doubt
         self._outgoing: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._num_sent = 0
         self._is_up = threading.Event()
@@ -150,6 +153,7 @@ class Relay:
                 self._shipping.close()
         except RayError as error:
             assert self._node is not None
+            self._doubt()
             is_there = answers(self._node.name, self._node.port)
             what = "its actor died" if is_there else "its node is gone"
             self.lose(f"{what}, node {self._node.name}: {_said(error)}")
@@ -183,6 +187,7 @@ class Relay:
                     frames += encode(command)
                 self._send(frames)
         except RayError as error:
+            self._doubt()
             self.lose(f"commands cannot be sent: {_said(error)}")
 
     def _send(self, frames: Sequence[memoryview]) -> None:

@@ -65,9 +65,9 @@ class RayWorkers:
 
     def start(self) -> None:
         """Have the driver join the cluster; again does nothing."""
-        if self._driver is None or self._driver.process.poll() is not None:
+        if self._driver is None or not self._driver.takes_workers():
             if self._driver is not None:
-                self._driver.close()
+                self._driver.close(0.0)
             self._driver = _Driver(self._command, self._told)
 
     def __call__(self, options: WorkerOptions) -> Connected:
@@ -101,11 +101,23 @@ class _Driver:
             socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
         return Connected(ours, _Share(ours, self.process))
 
-    def close(self) -> None:
-        """End it in order, or at once where that takes long."""
+    def takes_workers(self) -> bool:
+        """Whether it has neither ended nor lost the cluster."""
+        if self.process.poll() is not None:
+            return False
+        try:
+            return bool(self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close(self, seconds: float = _EXIT_SECONDS) -> None:
+        """End it in order, or at once where that takes longer."""
+        self._sender.close()
         self._control.close()
         try:
-            self.process.wait(_EXIT_SECONDS)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
