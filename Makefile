@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-newest test-gpu test-harness chromium check docs wheel bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-newest test-gpu test-harness test-ray chromium check docs wheel bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -46,6 +46,10 @@ test-gpu: $(VENV)/installed-dev
 # Inspect AI and lm-evaluation-harness, which go into the same environment (300 MB), and our models of them.
 test-harness: $(VENV)/installed-harness
 	$(BIN)/pytest -m "" $(or $(ARGS),tests/harnesses tests/grading/ifeval "tests/docs/test_blocks.py::test_what_a_page_says_works[how-to/inspect-and-lm-eval.md]")
+
+# Workers on Ray, which goes into the same environment (80 MB): clusters of two nodes on this machine, and their losses.
+test-ray: $(VENV)/installed-ray
+	$(BIN)/pytest -m ray $(or $(ARGS),tests/engine tests/server tests/cli)
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -101,6 +105,10 @@ $(VENV)/installed-dev: $(VENV)/installed
 
 $(VENV)/installed-harness: $(VENV)/installed-dev
 	@$(PIP) --editable ".[inspect,lm-eval]"
+	@touch $@
+
+$(VENV)/installed-ray: $(VENV)/installed-dev
+	@$(PIP) --editable ".[ray]"
 	@touch $@
 
 $(VENV)/installed-bench: $(VENV)/installed

@@ -26,7 +26,7 @@ from cookhouse.cli.report_page import report
 from cookhouse.cli.run import EXIT_INTERRUPTED, recipe_meant, run_app
 from cookhouse.cli.runs.commands import runs_app
 from cookhouse.cli.sample import sample
-from cookhouse.cli.serve import serve
+from cookhouse.cli.serve import ServeCommand, serve
 from cookhouse.cli.sweep import sweep
 from cookhouse.cli.usage import usage_message
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
@@ -67,7 +67,7 @@ app.command()(chat)
 app.command(name="eval", cls=GroupedCommand)(eval_command())
 app.command()(sample)
 app.command()(sweep)
-app.command()(serve)
+app.command(cls=ServeCommand)(serve)
 app.command()(recipes)
 app.command()(describe)
 app.command()(report)

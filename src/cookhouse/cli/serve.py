@@ -9,9 +9,10 @@ import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.cli.backup import back_up_state
@@ -25,6 +26,25 @@ if TYPE_CHECKING:
 
 _PORT = 8000
 _EXIT_INTERRUPTED = 130
+
+
+class ServeCommand(TyperCommand):
+    """Takes `--ray` with and without an address behind it, which its parser cannot."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_address(args))
+
+
+def _with_address(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with `local` behind a `--ray` that has nothing of its own there."""
+    end = words.index("--") if "--" in words else len(words)
+    completed: list[str] = []
+    for index, word in enumerate(words):
+        completed.append(word)
+        has_own = index + 1 < end and not words[index + 1].startswith("-")
+        if word == "--ray" and index < end and not has_own:
+            completed.append("local")
+    return completed
 
 
 def serve(
@@ -73,6 +93,31 @@ def serve(
     device: Annotated[
         str | None,
         typer.Option(envvar="COOKHOUSE_DEVICE", help="cpu, cuda or cuda:N.", show_default="cuda where there is a GPU"),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[ADDRESS]",
+            help="Run the engine on Ray (extra `ray`): HOST:PORT of its head, or auto on a machine that is a node of "
+            "its cluster; without either on a cluster of this machine, which it starts.",
+            show_default="in a process of its own",
+        ),
+    ] = None,
+    worker_cpus: Annotated[
+        int | None,
+        typer.Option(min=1, help="Cores that an engine takes of a node of Ray's.", show_default="1 with a GPU, or all"),
+    ] = None,
+    worker_gpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="GPUs that an engine takes of a node of Ray's; 0.5 shares one.",
+            show_default="1 where there are any",
+        ),
+    ] = None,
+    worker_memory_bytes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Memory that is reserved for an engine at a node of Ray's.", show_default="none"),
     ] = None,
     precision: Annotated[
         str | None,
@@ -229,6 +274,10 @@ def serve(
     _check_port_is_free(host, listening)
     settings = {
         "--device": device,
+        "--ray": ray,
+        "--worker-cpus": worker_cpus,
+        "--worker-gpus": worker_gpus,
+        "--worker-memory-bytes": worker_memory_bytes,
         "--precision": precision,
         "--workers": workers,
         "--trainers": trainers,

@@ -17,6 +17,7 @@ from cookhouse.engine.device import choose_dtype
 from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.manifest import read_num_steps, read_spec
 from cookhouse.engine.files.model_card import CARD, merged_card, peft_card
+from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.files.peft_folder import PeftAdapter, read_peft, write_peft
 from cookhouse.engine.files.peft_sites import SiteMatrices, match_peft, names_here
 from cookhouse.engine.lora.lora import AdapterLayout, LoraSite, Routing
@@ -87,7 +88,7 @@ def export_peft(
     layout = _layout(base_model, spec)
     tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
     tokenizer = read_tokenizer(base_model)
-    with checkpoint.new_folder(output) as temporary:
+    with new_folder(output) as temporary:
         name = base_name or plain_name(base_model)
         write_peft(temporary, name, layout, tensors["params"])
         tokenizer.save_pretrained(temporary)
@@ -122,7 +123,7 @@ def export_merged(
     tokenizer = read_tokenizer(base_model)
     if is_packed(base_model):
         model = _never_packed(model)
-    with checkpoint.new_folder(output) as temporary:
+    with new_folder(output) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         name = base_name or plain_name(base_model)

@@ -24,6 +24,7 @@ from cookhouse.engine.device import choose_device, choose_dtype
 from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.external_folder import write_external
+from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.memory import held_bytes, total_bytes
@@ -198,7 +199,7 @@ class TorchEngine:
                 "a run that trains all weights (rank 0) has no adapter for other libraries; save its state and "
                 "export that checkpoint merged"
             )
-        with checkpoint.new_folder(folder) as temporary:
+        with new_folder(folder) as temporary:
             write_external(temporary, base_name, model.layout, model.params)
 
     def load_state(

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import logging
+import math
 import os
 import secrets
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn, get_args
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.engine.transports.ray.workers import LOCAL, RayWorkers
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.model_names import parse_served
 from cookhouse.registry import open_registry
@@ -32,6 +34,7 @@ SNAPSHOT_VARIABLE = "COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES"
 
 
 WAIT = "--wait"
+_RAY = "--ray"
 _OWN_STABLE_REINFORCE = (
     "the loss stable_reinforce trains by an objective of this server's, which is not that of the hosted service"
 )
@@ -43,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     with Children() as children:
         if WAIT in words:
-            children.start()
+            if _RAY not in words:
+                children.start()
             loading()
             told = wait_for_arguments(os.environ)
             if told is None:
@@ -58,8 +62,8 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
     base_models = options.base_model or [TINY_MODEL]
     try:
-        with _kernels_told(as_json=options.json):
-            children.engine_options = {
+        with _kernels_told(as_json=options.json), _workers(options, children) as workers:
+            workers.engine_options = {
                 "base_models": list(parse_served(base_models).values()),
                 "device": options.device,
                 "precision": options.precision,
@@ -67,7 +71,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 "max_cache_bytes": options.max_cache_bytes,
                 "samplers_only": options.samplers_only,
             }
-            children.start()
+            workers.start()
             if options.stable_reinforce:
                 _say(_OWN_STABLE_REINFORCE, as_json=options.json)
             run_server(
@@ -77,7 +81,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 state_dir=options.state_dir,
                 database=options.database,
                 base_models=base_models,
-                make_worker=children,
+                make_worker=workers,
                 plans=plans_of(
                     workers=options.workers,
                     trainers=options.trainers,
@@ -108,6 +112,30 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
     except CookhouseError as error:
         return _refused(error)
     return 0
+
+
+def _workers(
+    options: argparse.Namespace, children: Children
+) -> "contextlib.AbstractContextManager[Children | RayWorkers]":
+    """What makes the engine: on Ray, if that is asked for.
+
+    Raises:
+        InputError: what workers take of Ray's nodes is said, and Ray is not asked for.
+    """
+    needs = {
+        "num_cpus": options.worker_cpus,
+        "num_gpus": options.worker_gpus,
+        "memory_bytes": options.worker_memory_bytes,
+    }
+    if options.ray is not None:
+        number = options.workers or (options.trainers or 0) + (options.samplers or 0) or 1
+        return RayWorkers(options.ray, **needs, num_workers=number)
+    if any(need is not None for need in needs.values()):
+        raise InputError(
+            "--worker-cpus, --worker-gpus and --worker-memory-bytes say what a worker takes of a node of Ray's; give "
+            "--ray as well"
+        )
+    return contextlib.nullcontext(children)
 
 
 def _refused(error: CookhouseError) -> int:
@@ -200,6 +228,16 @@ def _parser() -> argparse.ArgumentParser:
         help="float32 or bfloat16, of base model and activations; "
         f"default: {PRECISION_VARIABLE}, or bfloat16 where the hardware gains from it",
     )
+    parser.add_argument(
+        _RAY,
+        nargs="?",
+        const=LOCAL,
+        help="run the engine on Ray: HOST:PORT of its head, or auto where this machine is a node; without either it "
+        "starts a cluster of this machine",
+    )
+    parser.add_argument("--worker-cpus", type=_positive, help="of a node of Ray's; default: 1 beside a GPU, or all")
+    parser.add_argument("--worker-gpus", type=_amount, help="of a node of Ray's; default: 1, where there are any")
+    parser.add_argument("--worker-memory-bytes", type=_positive, help="of a node of Ray's; default: not reserved")
     parser.add_argument("--max-base-bytes", type=int, help="memory for base models' weights; default: no limit")
     parser.add_argument("--workers", type=int, help="processes that train and sample side by side; default: 1")
     parser.add_argument("--trainers", type=int, help="in place of --workers: processes that only train")
@@ -283,6 +321,13 @@ def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
+def _amount(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < math.inf or (number > 1 and number % 1):
+        raise argparse.ArgumentTypeError(f"{text} is neither a part of one nor a whole number")
     return number
 
 

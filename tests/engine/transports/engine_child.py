@@ -20,9 +20,13 @@ def engine_child(engine: type[Engine], options: WorkerOptions) -> Child:
     return child
 
 
-def _make(options: WorkerOptions, engine: Mapping[str, Any], tell: Tell) -> Running:
+def make(options: WorkerOptions, engine: Mapping[str, Any], tell: Tell) -> Running:
     return Runner(getattr(import_module(engine["module"]), engine["name"]), options, tell)
 
 
+def load() -> None:
+    """Nothing is needed before it is known what for."""
+
+
 if __name__ == "__main__":
-    os._exit(run_child(int(sys.argv[-1]), lambda: None, _make))
+    os._exit(run_child(int(sys.argv[-1]), load, make))

@@ -63,6 +63,9 @@ class Answering:
             output = getattr(self, f"do_{name}")(argument)
         return Done(command_id=command.command_id, output=output)
 
+    def do_pid(self, _: str) -> bytes:
+        return str(os.getpid()).encode()
+
     def do_sleep(self, seconds: str) -> None:
         time.sleep(float(seconds))
 

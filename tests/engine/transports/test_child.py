@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,19 @@ import pytest
 
 from cookhouse.engine.contract import Command, Done, Event, Failed, ForwardBackwardOutput, Logged, Lost, Up
 from cookhouse.engine.transports.child import Child
-from tests.engine.transports.calls import FAKE_CHILD, a_pass, do, options
-
-LONG_SECONDS = 60.0
+from tests.engine.transports.calls import (
+    FAKE_CHILD,
+    LONG_SECONDS,
+    a_pass,
+    answer,
+    do,
+    is_lost,
+    is_up,
+    options,
+    reason,
+    run,
+    told,
+)
 
 
 @contextlib.asynccontextmanager
@@ -34,47 +44,12 @@ async def running(folder: Path, command: Sequence[str] = FAKE_CHILD, **engine_op
         assert not is_alive(child.pid)
 
 
-async def told(child: Child, last: Callable[[Event], bool]) -> list[Event]:
-    """What it tells until an event of some kind."""
-    events: list[Event] = []
-    while not any(last(event) for event in events):
-        new = await asyncio.wait_for(child.events(), LONG_SECONDS)
-        assert new, f"nothing more came after {events}"
-        events += new
-    return events
-
-
-def is_lost(event: Event) -> bool:
-    return isinstance(event, Lost)
-
-
-def is_up(event: Event) -> bool:
-    return isinstance(event, Up)
-
-
-async def answer(child: Child, command: Command) -> Event:
-    child.submit([command])
-    return (await told(child, lambda event: getattr(event, "command_id", None) == command.command_id))[-1]
-
-
-async def reason(child: Child) -> str:
-    """Why it was lost."""
-    lost = (await told(child, is_lost))[-1]
-    assert isinstance(lost, Lost)
-    assert await child.events() == []
-    return lost.reason
-
-
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     return True
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 5 * LONG_SECONDS))
 
 
 def test_up_comes_first_then_answers_in_order(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from cookhouse.engine.contract import (
     Spent,
 )
 from cookhouse.engine.transports import messages
-from cookhouse.engine.transports.messages import MAX_FRAME_BYTES, MessageError, Receiver, encode
+from cookhouse.engine.transports.messages import MAX_FRAME_BYTES, MessageError, Receiver, decode_all, encode
 from cookhouse.engine.transports.sending import Sender
 from cookhouse.errors import InputError
 from tests.engine.transports.calls import ACCOUNT, a_pass
@@ -254,3 +254,25 @@ def test_what_nobody_will_read_is_dropped(pair: tuple[socket.socket, socket.sock
     assert sender.flush()
     sender.send(encode(Done(command_id="2")))
     assert sender.flush()
+
+
+def test_frames_behind_one_another_come_apart_again() -> None:
+    """Would catch arrays that lie where a processor reads slowly, or that nobody may write to."""
+    values = [a_pass(3, 5, "a"), Done(command_id="b"), a_pass(1, 100_000, "c")]
+    decoded = list(decode_all(b"".join(piece for value in values for piece in encode(value))))
+    assert [value.command_id for value in decoded] == ["a", "b", "c"]
+    for datum in decoded[2].request.data_D:
+        assert datum.tokens_T.flags.aligned
+        datum.tokens_T[0] = 7
+
+
+@pytest.mark.parametrize("cut", [1, 7, 8, 20])
+def test_frames_that_are_cut_off_are_refused(cut: int) -> None:
+    frames = b"".join(encode(Done(command_id="b")))
+    with pytest.raises(MessageError):
+        list(decode_all(frames + frames[:cut]))
+
+
+def test_frames_that_say_they_are_longer_than_what_came_are_refused() -> None:
+    with pytest.raises(MessageError, match="of 16 that came"):
+        list(decode_all(struct.pack("<QII", 2**40, 0, 0)))

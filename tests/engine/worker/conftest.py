@@ -13,8 +13,11 @@ from cookhouse.engine.contract import Worker, WorkerOptions
 from cookhouse.engine.transports.simulated import Simulated
 from cookhouse.engine.transports.thread import InThread
 from tests.engine.transports.engine_child import engine_child
+from tests.engine.transports.ray.fixtures import NEEDS, ray_cluster, ray_is_here, ray_transports
 from tests.engine.worker.driver import Driver
 from tests.server.fake_engine import FakeEngine
+
+__all__ = ["ray_cluster", "ray_is_here", "ray_transports"]
 
 Transport = Callable[[type[Engine], WorkerOptions], Worker]
 """Makes a worker of an engine that a module has by the class's name, and that is made without arguments."""
@@ -43,12 +46,13 @@ def options(tmp_path: Path) -> WorkerOptions:
     )
 
 
-@pytest.fixture(params=TRANSPORTS)
+@pytest.fixture(params=[*TRANSPORTS, *(pytest.param(name, marks=pytest.mark.ray) for name in NEEDS)])
 def make_worker(request: pytest.FixtureRequest, options: WorkerOptions) -> Iterator[MakeWorker]:
+    transports = request.getfixturevalue("ray_transports") if request.param in NEEDS else TRANSPORTS
     with ExitStack() as workers:
 
         def make(engine: type[Engine] = FakeEngine, **changes: Any) -> Driver:
-            worker = TRANSPORTS[request.param](engine, replace(options, **changes))
+            worker = transports[request.param](engine, replace(options, **changes))
             return workers.enter_context(Driver(worker))
 
         yield make

@@ -7,7 +7,7 @@ import pytest
 from tests.server.conftest import OpenStore
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
-from cookhouse.engine.files.checkpoint import new_folder
+from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints

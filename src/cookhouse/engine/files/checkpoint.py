@@ -5,11 +5,7 @@ have run since the last step and it was asked for. Training state is fp32, weigh
 sampling.
 """
 
-import os
-import shutil
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -19,6 +15,7 @@ from torch import Tensor
 
 from cookhouse.engine.contract import DamagedError
 from cookhouse.engine.files.manifest import holds_gradient, read_manifest, write_manifest
+from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.lora.lora import AdapterLayout
 from cookhouse.errors import InputError
 
@@ -46,41 +43,6 @@ def write(
         write_manifest(
             temporary, base_model, layout.spec, sites=sites, num_steps=num_steps, has_gradient="gradient" in tensors
         )
-
-
-@contextmanager
-def new_folder(folder: Path, *, is_durable: bool = True) -> Iterator[Path]:
-    """A folder to fill, under a temporary name; leaving flushes it to disk, if durable, and renames it to `folder`.
-
-    Raises:
-        InputError: the folder exists.
-        OSError: the disk is full or not writable; nothing is left behind.
-    """
-    if folder.exists():
-        raise InputError(f"folder {folder} exists; choose another name")
-    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        _let_umask_decide(temporary)
-        if is_durable:
-            for path in (*temporary.rglob("*"), temporary):
-                _flush(path)
-        temporary.rename(folder)
-        if is_durable:
-            _flush(folder.parent)
-    except SafetensorError as error:
-        raise OSError(str(error)) from error  # which says what the system said
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _let_umask_decide(folder: Path) -> None:
-    """Give new files the mode that others get here: safetensors makes its own readable by their owner alone."""
-    mode = folder.stat().st_mode & 0o666  # of a folder the umask has taken what it takes of a file
-    for path in folder.rglob("*"):
-        if path.is_file():
-            path.chmod(mode)
 
 
 def read(
@@ -120,11 +82,3 @@ def read(
         if not (with_gradient or torch.isfinite(tensor).all()):
             raise InputError(f"checkpoint {folder}: {name} holds NaN or infinity")
     return {name: tensor.float() for name, tensor in tensors.items()}, int(manifest["num_steps"])
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
-from cookhouse.engine.files.checkpoint import new_folder
 from cookhouse.engine.files.manifest import read_manifest, write_manifest
+from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.train.full import FullLayout
 from cookhouse.errors import InputError
 

@@ -1,166 +1,52 @@
-"""A worker in a process of its own, which ends with this one.
-
-    server                                                           child: `child_process.py`
-    submit ── encode ──► Sender ── socket: options, commands, end ──► reads in a thread of its own; the end of the
-                                                                      socket, however this process died, ends it at once
-    events ◄── event loop ◄─────── socket: events, Logged, Lost ────  tells from the worker's threads
+"""A worker in a process of its own, which ends with this one: however this process dies, the end of the socket ends it.
 
 It is in a session of its own, so that Ctrl-C in a terminal reaches only the server, which then ends it in order.
 """
 
-import asyncio
-import contextlib
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from itertools import islice
-from typing import Any, get_args
+from collections.abc import Sequence
 
-from cookhouse.engine.contract import Command, Event, Failed, Failure, Lost, WorkerOptions
-from cookhouse.engine.transports.messages import MessageError, Pieces, Receiver, encode
-from cookhouse.engine.transports.outbox import Outbox
-from cookhouse.engine.transports.sending import Sender
+from cookhouse.engine.transports.connected import Connected
 
 CHILD_COMMAND = (sys.executable, "-m", "cookhouse.engine")
 _STDERR = 2
-_DEATH_SECONDS = 1.0
-"""From the end of its socket to the end of a process; then it is killed."""
-_MAX_MESSAGES = 64
-"""Read at a time, so that other work of the event loop gets its turn."""
-_EVENTS = get_args(Event)
 
 
-class Child:
+class Child(Connected):
     """Implements `Worker`. Its process starts at once and imports; `begin` tells it what to be."""
 
     def __init__(self, command: Sequence[str] = CHILD_COMMAND) -> None:
         """`command` is followed by the number of the socket's descriptor."""
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            try:
-                self._process = subprocess.Popen(
-                    [*command, str(theirs.fileno())],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=_STDERR,  # what is said on our own stdout may be read by a program
-                    start_new_session=True,
-                )
-            except BaseException:
-                self._socket.close()
-                raise
-        self._sender = Sender(self._socket)
-        self._receiver = Receiver(self._socket, waits=False)
-        self._worker = ""
-        self._outbox = Outbox()
-        self._ending: asyncio.Task[None] | None = None
-        self._is_closing = False
+        ours, self._child = start_child(command)
+        super().__init__(ours, self._child)
 
     @property
     def pid(self) -> int:
-        return self._process.pid
-
-    def begin(self, options: WorkerOptions, engine_options: Mapping[str, Any]) -> None:
-        """Have it make its engine, with options of plain values, and take commands. What it says goes to our stderr."""
-        self._worker = options.worker
-        with contextlib.suppress(OSError):  # it has died, which reading will tell
-            # Our stderr may have become another file since the process started.
-            socket.send_fds(self._socket, [b"\0"], [_STDERR])
-        self._sender.send(encode(({**asdict(options), "folder": str(options.folder)}, dict(engine_options))))
+        return self._child.pid
 
     def discard(self) -> None:
         """End a process that has not been told what to be."""
-        self._process.kill()
-        self._process.wait()
+        self._child.kill()
+        self._child.wait()
         self._sender.close()
         self._socket.close()
 
-    def submit(self, commands: Sequence[Command]) -> None:
-        """See `Worker`."""
-        pieces: Pieces = []
-        for command in commands:
-            try:
-                pieces += encode(command)
-            except Exception as error:
-                self._outbox.put([Failed(command_id=command.command_id, failure=Failure.of(error))])
-        self._sender.send(pieces)
 
-    async def events(self) -> Sequence[Event]:
-        """See `Worker`. Always from the same event loop."""
-        self._listen()
-        return await self._outbox.take()
-
-    async def close(self, seconds: float) -> bool:
-        """See `Worker`. A process that has not ended by then is killed."""
-        self._is_closing = True
-        ending = self._listen()
-        if self._worker:
-            self._sender.send(encode(None))
-        else:
-            self._process.kill()  # it has nothing to end in order
-        done, _ = await asyncio.wait([ending], timeout=seconds)
-        if not done:
-            self._process.kill()
-            await ending
-        return bool(done)
-
-    def _listen(self) -> asyncio.Task[None]:
-        """Read from now on; the task ends with the process."""
-        if self._ending is None:
-            loop = asyncio.get_running_loop()
-            end: asyncio.Future[str] = loop.create_future()
-            loop.add_reader(self._socket, self._read, end)
-            self._ending = loop.create_task(self._end(end))
-        return self._ending
-
-    def _read(self, end: asyncio.Future[str]) -> None:
-        """Take what has come; the future gets the reason why nothing more will."""
-        reason = ""
+def start_child(command: Sequence[str]) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
+    """Start a process that has the other end of a socket, whose descriptor's number is its last argument."""
+    ours, theirs = socket.socketpair()
+    with theirs:
         try:
-            for message in islice(self._receiver.read(), _MAX_MESSAGES):
-                self._take(message)
-            return
-        except EOFError:
-            pass
-        except MessageError as error:
-            self._process.kill()
-            reason = f"what it said is no message: {error}"
-        asyncio.get_running_loop().remove_reader(self._socket)
-        end.set_result(reason)
-
-    def _take(self, message: object) -> None:
-        if not isinstance(message, _EVENTS):
-            raise MessageError(f"{type(message).__name__} is no event")
-        if isinstance(message, Lost):
-            self._lose(message.reason, message.failure)
-        else:
-            self._outbox.put([message])
-
-    async def _end(self, end: asyncio.Future[str]) -> None:
-        reason = await end
-        try:
-            code = await asyncio.to_thread(self._process.wait, _DEATH_SECONDS)
-        except subprocess.TimeoutExpired:
-            reason = reason or "it closed its socket"
-            self._process.kill()
-            code = await asyncio.to_thread(self._process.wait)
-        self._sender.close()
-        self._socket.close()
-        if not self._is_closing:
-            self._lose(reason or _death(code))
-        self._outbox.close()
-
-    def _lose(self, reason: str, failure: Failure | None = None) -> None:
-        """Tell of its end, unless that has been told."""
-        self._outbox.put([Lost(worker=self._worker, reason=reason, failure=failure)])
-        self._outbox.close()
-
-
-def _death(code: int) -> str:
-    """Why a process ended, in words."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    name = "out of memory?" if -code == signal.SIGKILL else signal.strsignal(-code)
-    return f"killed by signal {-code} ({name})"
+            process = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=_STDERR,  # what is said on our own stdout may be read by a program
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+    return ours, process

@@ -4,6 +4,7 @@ main thread     imports, makes the engine, and is the engine's own from then on
 pipe            reads the socket, and ends the process with it: whatever the engine is doing, nobody is left to tell
 """
 
+import contextlib
 import faulthandler
 import logging
 import os
@@ -50,7 +51,7 @@ def run_child(descriptor: int, load: Callable[[], None], make: MakeRunning) -> i
         signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()
     pipe = Pipe(socket.socket(fileno=descriptor))
-    logging.getLogger().addHandler(_Handler(pipe.tell))
+    logging.getLogger().addHandler(LogTeller(pipe.tell))
     code = 0
     try:
         load()
@@ -69,9 +70,11 @@ def run_child(descriptor: int, load: Callable[[], None], make: MakeRunning) -> i
 class Pipe:
     """The child's end of the socket."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, end: Callable[[int], object] = os._exit) -> None:
+        """`end` is called with an exit code, in the thread that reads, when nobody is left at the other end."""
         connection.set_inheritable(False)  # a compiler that outlives us would keep it open
         self._connection = connection
+        self._end = end
         self._sender = Sender(connection)
         self._lock = threading.Lock()
         self._early: list[Command | None] = []
@@ -81,15 +84,7 @@ class Pipe:
 
     def tell(self, events: Sequence[Event]) -> None:
         """Send events. From any thread; never waits."""
-        pieces: Pieces = []
-        for event in events:
-            try:
-                pieces += encode(event)
-            except Exception as error:
-                _log.exception("an event cannot be told")
-                if isinstance(event, Done):
-                    pieces += encode(Failed(command_id=event.command_id, failure=Failure.of(error)))
-        self._sender.send(pieces)
+        self._sender.send(encode_events(events))
 
     def feed(self, running: Running) -> None:
         """Hand it what has come so far, and what comes."""
@@ -101,6 +96,11 @@ class Pipe:
 
     def flush(self) -> None:
         self._sender.flush()
+
+    def close(self) -> None:
+        """Hang up."""
+        with contextlib.suppress(OSError):  # the other end has
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     def _read(self) -> None:
         try:
@@ -118,11 +118,29 @@ class Pipe:
                     else:
                         _hand(self._running, message)
         except (EOFError, ConnectionError):
-            os._exit(0)
+            self._leave(0)
         except BaseException:  # without this thread nothing would end the process
             _log.exception("the worker cannot be told what to do")
             self._sender.flush(1.0)
-            os._exit(1)
+            self._leave(1)
+
+    def _leave(self, code: int) -> None:
+        self._end(code)
+        if not self.options.done():
+            self.options.set_exception(EOFError("the other end has gone"))
+
+
+def encode_events(events: Sequence[Event]) -> Pieces:
+    """Their frames. In place of an answer that cannot cross, a failure does."""
+    pieces: Pieces = []
+    for event in events:
+        try:
+            pieces += encode(event)
+        except Exception as error:
+            _log.exception("an event cannot be told")
+            if isinstance(event, Done):
+                pieces += encode(Failed(command_id=event.command_id, failure=Failure.of(error)))
+    return pieces
 
 
 def _hand(running: Running, message: Command | None) -> None:
@@ -134,7 +152,7 @@ def _hand(running: Running, message: Command | None) -> None:
         raise MessageError(f"{type(message).__name__} is no command")
 
 
-class _Handler(logging.Handler):
+class LogTeller(logging.Handler):
     """Tells records to the server."""
 
     def __init__(self, tell: Tell) -> None:

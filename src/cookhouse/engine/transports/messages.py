@@ -153,6 +153,26 @@ def _decode(rest: memoryview) -> Any:
         raise MessageError(f"a frame cannot be read: {type(error).__name__}: {error}") from error
 
 
+def decode_all(data: bytes) -> Iterator[Any]:
+    """The values of frames, one behind the other. Their arrays can be written to, as those off a socket can.
+
+    Raises:
+        MessageError: it is no row of whole frames.
+    """
+    rest = memoryview(data)
+    while rest:
+        if rest.nbytes < _LENGTH_BYTES:
+            raise MessageError("a frame is cut off")
+        (num_bytes,) = struct.unpack_from("<Q", rest)
+        end = _LENGTH_BYTES + num_bytes
+        if num_bytes < _HEADER.size - _LENGTH_BYTES or end > rest.nbytes:
+            raise MessageError(f"a frame says that it has {num_bytes:,} bytes, of {rest.nbytes:,} that came")
+        whole = np.empty(num_bytes, np.uint8)  # aligned, and ours to be written to
+        whole[:] = rest[_LENGTH_BYTES:end]
+        yield _decode(whole.data)
+        rest = rest[end:]
+
+
 class Receiver:
     """Reads frames off a socket."""
 

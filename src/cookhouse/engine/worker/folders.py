@@ -26,12 +26,7 @@ class Folders:
         Raises:
             InputError: it is no URL that this worker can use.
         """
-        parts = urlsplit(url)
-        if parts.scheme == "file" and not parts.netloc and not parts.query and not parts.fragment:
-            path = Path(unquote(parts.path))
-            if path.is_absolute() and ".." not in path.parts and "\0" not in str(path):
-                return path
-        return self._own(url)
+        return shared_folder(url) or self._own(url)
 
     def new(self, url: Url) -> Path:
         """Where a new folder is to be written; what it lies in is made, if it is the worker's own."""
@@ -64,6 +59,16 @@ class Folders:
         if scheme == "worker" and worker == self._worker and names and all(map(_NAME.fullmatch, names)):
             return self._folder.joinpath(*names)
         raise InputError(f"{url!r} is no URL of files here; file:///FOLDER and worker://{self._worker}/NAME are")
+
+
+def shared_folder(url: Url) -> Path | None:
+    """What a URL of the form `file:///FOLDER` names; None: it is of another form."""
+    parts = urlsplit(url)
+    if parts.scheme == "file" and not parts.netloc and not parts.query and not parts.fragment:
+        path = Path(unquote(parts.path))
+        if path.is_absolute() and ".." not in path.parts and "\0" not in str(path):
+            return path
+    return None
 
 
 def file_sizes(folder: Path) -> dict[str, int]:

@@ -1,0 +1,144 @@
+"""The worker at the far end: an actor of Ray, in a process of its own on some node.
+
+Its own loop runs in a thread; the calls that Ray makes only hand things over. Ray keeps no order of calls, so those
+that matter are numbered.
+"""
+
+import faulthandler
+import logging
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cookhouse.engine.contract import Command, Event, Failure, Lost, WorkerOptions
+from cookhouse.engine.transports.child_process import LogTeller, MakeRunning, Running, encode_events
+from cookhouse.engine.transports.messages import MessageError, decode_all
+from cookhouse.engine.transports.ray.frame_box import FrameBox
+from cookhouse.engine.transports.ray.in_order import InOrder
+from cookhouse.engine.transports.ray.scratch import Scratch, scratch_folder
+from cookhouse.errors import InputError
+from cookhouse.version import __version__
+
+_FILES = "files"
+"""Below a worker's folder: what `worker://` URLs name."""
+
+
+class Place(NamedTuple):
+    """How the node of a worker differs from the server's machine."""
+
+    node: str
+    """Its name, for messages."""
+    server: str
+    """Empty: the worker is on the server's machine, and sees its folders; else what tells the server from others."""
+    working_folder: str
+    """The server's."""
+    model_folders: tuple[str, ...]
+    """Base models that are folders on the server's machine, and must be there on the worker's."""
+
+
+class WorkerActor:
+    def __init__(self, num_threads: int, load: Callable[[], None], make: MakeRunning) -> None:
+        """`load` imports what `make` needs, and is called before it."""
+        os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # read when torch is loaded
+        faulthandler.enable()
+        self._load = load
+        self._make = make
+        self._box = FrameBox()
+        self._lock = threading.Lock()
+        self._in_order: InOrder[bytes] = InOrder()
+        self._early: list[Command | None] = []
+        self._running: Running | None = None
+        self._scratch: Scratch | None = None
+
+    def versions(self) -> tuple[str, str]:
+        """Of cookhouse and Python."""
+        return __version__, platform.python_version()
+
+    def begin(self, frame: bytes, place: tuple[Any, ...]) -> None:
+        """Have it make its engine, with the options that a child of the server is given, and take commands."""
+        ((options, engine_options),) = decode_all(frame)
+        threading.Thread(target=self._run, args=(options, engine_options, Place(*place)), name="engine").start()
+
+    def submit(self, number: int, frame: bytes) -> None:
+        """Hand over commands, or None for the end. Numbers count from 0."""
+        with self._lock:
+            for ready in self._in_order.put(number, frame):
+                for message in decode_all(ready):
+                    if self._running is None:
+                        self._early.append(message)
+                    else:
+                        _hand(self._running, message)
+
+    def events(self) -> Iterator[bytes]:
+        """Frames of events until the last one. To be asked for once."""
+        yield from self._box.take()
+
+    def write(self, name: str, offset: int, part: bytes) -> None:
+        """See `Scratch`."""
+        assert self._scratch is not None
+        self._scratch.write(name, offset, part)
+
+    def read(self, name: str, offset: int, num_bytes: int) -> bytes:
+        """See `Scratch`."""
+        assert self._scratch is not None
+        return self._scratch.read(name, offset, num_bytes)
+
+    def leave(self) -> None:
+        """End the process, whatever it does."""
+        os._exit(0)
+
+    def _run(self, options: Mapping[str, Any], engine_options: Mapping[str, Any], place: Place) -> None:
+        worker = WorkerOptions(**{**options, "folder": Path(options["folder"])})
+        teller = LogTeller(self._tell)
+        teller.setFormatter(logging.Formatter(f"worker {worker.worker} on {place.node}: %(message)s"))
+        logging.getLogger().addHandler(teller)
+        try:
+            if place.server:
+                worker = replace(worker, folder=scratch_folder(place.server, worker.worker))
+                _settle(place)
+            self._scratch = Scratch(worker.folder / _FILES)
+            self._load()
+            running = self._make(worker, engine_options, self._tell)
+            with self._lock:
+                self._running = running
+                for message in self._early:
+                    _hand(running, message)
+                self._early.clear()
+            running.run()
+        except Exception as error:
+            failure = Failure.of(error)
+            self._tell([Lost(worker=worker.worker, reason=failure.message, failure=failure)])
+        self._box.close()
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        self._box.put(encode_events(events))
+
+
+def _settle(place: Place) -> None:
+    """Be in the folder that the server is in, if there is one, and see that its models are here.
+
+    Raises:
+        InputError: a base model is a folder that this node lacks.
+    """
+    if Path(place.working_folder).is_dir():
+        os.chdir(place.working_folder)
+    for name in place.model_folders:
+        folder = Path(place.working_folder, name)
+        if not folder.is_dir():
+            raise InputError(
+                f"node {place.node} has no folder {folder}, a base model that is to be served; copy it there under the "
+                "same path, or mount it"
+            )
+
+
+def _hand(running: Running, message: Any) -> None:
+    if message is None:
+        running.stop()
+    elif isinstance(message, Command):
+        running.submit([message])
+    else:
+        raise MessageError(f"{type(message).__name__} is no command")

@@ -1,0 +1,188 @@
+"""The process beside the server that is in Ray's cluster, for all its workers. It ends with the server, or Ray's head.
+
+main thread     joins or starts the cluster, and then watches its head
+workers         takes a socket for each worker; the end of what brings them ends the process
+one a worker    its relay
+"""
+
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cookhouse.engine.contract import Failure, Lost
+from cookhouse.engine.transports.child_process import MakeRunning, Pipe
+from cookhouse.engine.transports.messages import Receiver
+from cookhouse.errors import CookhouseError, InputError
+from cookhouse.extras import install_command
+
+if TYPE_CHECKING:
+    from cookhouse.engine.transports.ray.cluster import Cluster, Needs
+    from cookhouse.engine.transports.ray.shelf import Shelf
+
+_JOIN_SECONDS = 20.0
+_LOCAL_SECONDS = 120.0
+_FLUSH_SECONDS = 2.0
+_LEAVE_SECONDS = 10.0
+_WATCH_SECONDS, _MAX_MISSES = 1.0, 3
+_SHELF_SHARE = 4
+"""Parts of files keep this part of the object store, one in so many."""
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+
+
+def run_driver(descriptor: int, load: Callable[[], None], make: MakeRunning) -> int:
+    """Be the driver whose socket this is, until it ends; returns the exit code. `load` and `make` run in actors."""
+    faulthandler.enable()
+    os.environ |= {name: value for name, value in _ENVIRONMENT.items() if name not in os.environ}
+    control = socket.socket(fileno=descriptor)
+    control.set_inheritable(False)
+    driver = _Driver(control, next(Receiver(control, waits=True).read()), load, make)
+    threading.Thread(target=driver.take_workers, name="workers", daemon=True).start()
+    return driver.run()
+
+
+class _Driver:
+    def __init__(
+        self, control: socket.socket, options: dict[str, Any], load: Callable[[], None], make: MakeRunning
+    ) -> None:
+        self._control = control
+        self._address: str = options["address"]
+        self._needs: dict[str, Any] = options["needs"]
+        self._load = load
+        self._make = make
+        self._joined: Future[tuple[Cluster, Needs, Shelf]] = Future()
+        self._over = threading.Event()
+        """The server is gone."""
+        self._is_given_up = threading.Event()
+        """The cluster is."""
+        self._workers: list[threading.Thread] = []
+        self._losses: list[Callable[[str], None]] = []
+        """Tell each worker of its end."""
+
+    def run(self) -> int:
+        """Join, and stay until the server or the head is gone."""
+        joining = threading.Timer(
+            _LOCAL_SECONDS if self._address == "local" else _JOIN_SECONDS,
+            self._refuse,
+            [
+                InputError(
+                    f"Ray's cluster at {self._address} cannot be joined: its head does not answer as one of Ray's"
+                )
+            ],
+        )
+        joining.daemon = True
+        joining.start()
+        try:
+            cluster = self._join()
+        except CookhouseError as error:
+            joining.cancel()
+            self._refuse(error)
+            return 1
+        joining.cancel()
+        # What Ray starts has the signals as they were. The server ends us in order, also when they are meant for both.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        return self._watch(cluster)
+
+    def take_workers(self) -> None:
+        """Serve each socket that comes in a thread of its own."""
+        while True:
+            word, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+            if not word:
+                if not self._is_given_up.is_set():
+                    self._over.set()
+                return
+            for each in descriptors:
+                worker = threading.Thread(target=self._serve, args=(socket.socket(fileno=each),), daemon=True)
+                self._workers.append(worker)
+                worker.start()
+
+    def _join(self) -> "Cluster":
+        try:
+            from cookhouse.engine.transports.ray.cluster import Cluster, Needs
+            from cookhouse.engine.transports.ray.shelf import Shelf
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"--ray needs the package {error.name}, which is not installed: {install_command('ray')}"
+            ) from error
+        cluster = Cluster(self._address)
+        needs = Needs(**self._needs)
+        self._joined.set_result((cluster, needs, Shelf(cluster.store_bytes() // _SHELF_SHARE)))
+        return cluster
+
+    def _refuse(self, error: CookhouseError) -> None:
+        """Tell every worker that there is no cluster, and end."""
+        if not self._joined.done():
+            self._joined.set_exception(error)
+        self._over.wait(_FLUSH_SECONDS)  # for a worker that is on its way
+        for worker in list(self._workers):
+            worker.join(_FLUSH_SECONDS)
+        os._exit(1)
+
+    def _serve(self, connection: socket.socket) -> None:
+        ends: list[Callable[[], None]] = []
+        pipe = Pipe(connection, lambda _code: [end() for end in ends])
+        try:
+            options, engine_options = pipe.options.result()
+        except EOFError:
+            return
+        try:
+            cluster, needs, shelf = self._joined.result()
+            from cookhouse.engine.transports.ray.relay import Relay
+
+            relay = Relay(
+                cluster,
+                needs,
+                shelf,
+                options,
+                engine_options,
+                load=self._load,
+                make=self._make,
+                tell=pipe.tell,
+                doubt=partial(self._check, cluster),
+            )
+            ends.append(relay.end)
+            self._losses.append(relay.lose)
+            pipe.feed(relay)
+            relay.run()
+            self._losses.remove(relay.lose)
+        except Exception as error:
+            failure = Failure.of(error)
+            if failure.details and failure.kind == "bug":
+                logging.getLogger(__name__).error("worker %s cannot be had", options.worker, exc_info=error)
+            pipe.tell([Lost(worker=options.worker, reason=failure.message, failure=failure)])
+        pipe.flush()
+        pipe.close()
+
+    def _watch(self, cluster: "Cluster") -> int:
+        """Wait for the end of the server, or of the cluster: Ray would take a minute to notice that."""
+        import ray
+
+        misses = 0
+        while misses < _MAX_MISSES and not self._is_given_up.is_set():
+            if self._over.wait(_WATCH_SECONDS):
+                leaving = threading.Thread(target=ray.shutdown, daemon=True)
+                leaving.start()
+                leaving.join(_LEAVE_SECONDS)
+                return 0
+            reason = cluster.why_gone()
+            misses = 0 if reason is None else misses + 1
+        self._check(cluster)
+        self._over.wait(_FLUSH_SECONDS)
+        return 1
+
+    def _check(self, cluster: "Cluster") -> None:
+        """Where the cluster is gone, take no more workers, and then tell those that there are."""
+        reason = cluster.why_gone()
+        if reason is None:
+            return
+        self._is_given_up.set()
+        self._control.shutdown(socket.SHUT_RDWR)  # the server then starts another driver
+        for lose in list(self._losses):
+            lose(reason)

@@ -1,0 +1,11 @@
+"""A driver of workers over the small loop of `fake_child`: `python -m ... DESCRIPTOR`."""
+
+import os
+import sys
+
+from cookhouse.engine.transports.ray.driver import run_driver
+from tests.engine.transports.engine_child import load
+from tests.engine.transports.fake_child import Answering
+
+if __name__ == "__main__":
+    os._exit(run_driver(int(sys.argv[-1]), load, Answering))

@@ -1,0 +1,99 @@
+"""What clients meet when what the engine runs on is gone, on Ray: a pause. Over HTTP, with the SDK, a fake engine."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tinker
+from tests.contract.calls import new_trainer, train
+from tests.engine.transports.ray.clusters import ELSEWHERE, ENGINE_DRIVER, TwoNodes
+from tests.engine.transports.ray.fixtures import ray_cluster, ray_is_here
+from tests.engine.transports.ray.test_losses import below, cluster_below
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import KEY, Host, hosted_over
+from tests.waiting import wait_until
+
+from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
+from cookhouse.engine.transports.ray.workers import LOCAL, RayWorkers
+from cookhouse.errors import InputError
+from cookhouse.server.settings import Settings
+
+__all__ = ["ray_cluster", "ray_is_here"]
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_is_here")]
+PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
+PARAMS = tinker.SamplingParams(max_tokens=20, seed=5, stop=[])
+
+
+class SlowPasses(FakeEngine):
+    """Takes its time, so that a kill meets training under way."""
+
+    def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | InputError]:
+        time.sleep(0.02)
+        return super().forward_backward(requests)
+
+
+def slow_passes(workers: RayWorkers) -> RayWorkers:
+    workers.engine_options = {"module": SlowPasses.__module__, "name": SlowPasses.__qualname__}
+    return workers
+
+
+def goes_on(host: Host, kill: Callable[[], Any]) -> None:
+    """Train beside a kill as if nothing had been, and sample from what came of it."""
+    with tinker.ServiceClient(base_url=host.url, api_key=KEY) as client:
+        undisturbed, trainer = new_trainer(client), new_trainer(client)
+        expected = train(undisturbed, 20)
+        losses: list[float] = []
+        training = threading.Thread(target=lambda: losses.extend(train(trainer, 20)))
+        training.start()
+        time.sleep(0.2)
+        kill()
+        training.join(240)
+        assert losses == expected
+        drawn = [
+            one.save_weights_and_get_sampling_client().result().sample(PROMPT, 2, PARAMS).result().sequences
+            for one in (undisturbed, trainer)
+        ]
+        assert [each.tokens for each in drawn[0]] == [each.tokens for each in drawn[1]]
+
+
+@pytest.mark.parametrize("settings", [Settings(), Settings(state_seconds=0.0)], ids=["replayed", "from a state"])
+def test_training_goes_on_when_an_actor_on_another_node_is_killed(
+    ray_cluster: TwoNodes, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: Settings
+) -> None:
+    """Would catch states that stay on the node that is gone."""
+    caplog.set_level(logging.CRITICAL, "cookhouse")
+    (raylet,) = ray_cluster.second.all_processes["raylet"]
+
+    def kill() -> None:
+        (actor,) = [pid for pid, name in below(raylet.process.pid) if "WorkerActor" in name]
+        os.kill(actor, signal.SIGKILL)
+
+    with (
+        slow_passes(ray_cluster.workers(ELSEWHERE, ENGINE_DRIVER)) as workers,
+        hosted_over(tmp_path, workers, settings) as host,
+    ):
+        goes_on(host, kill)
+
+
+def test_training_goes_on_when_the_head_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch a server that replays into a cluster that is gone."""
+    caplog.set_level(logging.CRITICAL, "cookhouse")
+    with (
+        slow_passes(RayWorkers(LOCAL, command=ENGINE_DRIVER)) as workers,
+        hosted_over(tmp_path, workers) as host,
+    ):
+        first = workers.pid
+
+        def kill() -> None:
+            assert first is not None
+            (head,) = [pid for pid, name in cluster_below(first).items() if name.endswith("gcs_server")]
+            os.kill(head, signal.SIGKILL)
+
+        goes_on(host, kill)
+        wait_until(lambda: workers.pid != first)
