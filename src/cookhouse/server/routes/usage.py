@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import JSONResponse, Response
 
-from cookhouse.server.routes.exchange import Owner, ServiceOf
+from cookhouse.server.routes.exchange import Owner, ServiceOf, check_place
 from cookhouse.server.store.usage import Usage
 
 router = APIRouter()
@@ -23,8 +23,9 @@ _OTHERS = "other"
 
 
 @router.get("/sessions/{session_id}/usage")
-async def session_usage(session_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+async def session_usage(session_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     """Of one session; nothing of one that is not the tenant's."""
+    await check_place(request, service, session_id)
     return JSONResponse(asdict(await asyncio.to_thread(service.metering.of_session, session_id, owner)))
 
 
