@@ -61,7 +61,7 @@ class StorageBusyError(StorageError):
 
 
 class LeaseLostError(StorageError):
-    """This server holds its sessions no more: another has taken them over, and answers for them."""
+    """The server holds its sessions no more: another has taken them over, and answers for them."""
 
 
 class DiskError(StorageError):

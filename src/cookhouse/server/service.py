@@ -79,8 +79,9 @@ class Service:
     ) -> None:
         """Open the state folder, which the caller has locked.
 
-        `store` None: the one in the state folder. `leases`, over the same store: the service is one of several servers. `make_worker` is called on the event loop, by `open` and whenever a
-        worker was lost; `sources` are for `BaseModels.fill`.
+        `store` None: the one in the state folder. `leases`, over the same store: the service is one of several servers.
+        `make_worker` is called on the event loop, by `open` and whenever a worker was lost; `sources` are for
+        `BaseModels.fill`.
 
         `ends_left_sessions`: those that an earlier server left are not brought back. What a person may want to know is
         said.
@@ -102,7 +103,7 @@ class Service:
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")
         self.checkpoints = Checkpoints(self.folder / "checkpoints", self.store, read_only, is_shared=leases is not None)
         self.external_weights = ExternalWeights(self.checkpoints, secret)
-        self.copying = Copying(self.checkpoints, self.store)
+        self.copying = Copying(self.checkpoints, self.store, server_id=None if leases is None else leases.server_id)
         self.held = HeldBytes(max_bytes=settings.max_held_bytes, max_owner_bytes=settings.max_queued_bytes)
         self.reading = Rotation()
         self.sessions = Sessions() if leases is None else Sessions(new_shared_id)

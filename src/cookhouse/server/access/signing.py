@@ -1,7 +1,7 @@
 """Links that need no key, cannot be guessed, and end.
 
-The secret lives as long as the process, unless servers share one: after a restart a client asks for new links, as it does
-when they end.
+The secret lives as long as the process, unless servers share one: after a restart a client asks for new links, as it
+does when they end.
 """
 
 import hashlib

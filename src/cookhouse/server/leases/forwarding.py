@@ -49,8 +49,8 @@ class Forwarding:
     async def drained(self, seconds: float) -> None:
         """Wait until what was sent on is answered, or for long enough."""
         deadline = asyncio.get_running_loop().time() + seconds
-        while self._num_open and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.05)
+        while self._num_open and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # one of many that come and go
 
     async def send(self, request: Request, url: str, body: bytes | bytearray | None = None) -> Response:
         """What the server at a URL answers. `body` None: it has not been read, and is sent as it comes.

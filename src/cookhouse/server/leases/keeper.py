@@ -37,6 +37,8 @@ class Keeper:
         self._on_change = on_change
         self._on_lost = on_lost
         self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._is_dirty = False
         self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
         self._heard_at = time.monotonic()
         """When this server was heard of last, at least."""
@@ -58,9 +60,15 @@ class Keeper:
     def start(self) -> None:
         self._thread.start()
 
+    def write_soon(self) -> None:
+        """Have the rows written that have been recorded: they are listed by the other servers, too. From any thread."""
+        self._is_dirty = True
+        self._wake.set()
+
     def stop(self) -> None:
         """Blocking, as long as a beat takes."""
         self._stopped.set()
+        self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -81,7 +89,17 @@ class Keeper:
                 self._is_failing = True
             except Exception:
                 _log.exception("a beat failed")
-            self._stopped.wait(BEAT_SECONDS)
+            self._pause()
+
+    def _pause(self) -> None:
+        """Until the next beat; writes meanwhile."""
+        ends_at = time.monotonic() + BEAT_SECONDS
+        while not self._stopped.is_set() and (left := ends_at - time.monotonic()) > 0:
+            if self._wake.wait(left):
+                self._wake.clear()
+            if self._is_dirty:
+                self._is_dirty = False
+                self._members.flush()
 
     def _beat(self) -> None:
         began_at = time.monotonic()

@@ -75,6 +75,7 @@ class Leases:
             on_change=lambda: self._call(self._forget_known),
             on_lost=self._lose,
         )
+        self._database.on_record = keeper.write_soon
         keeper.start()
 
     def others(self) -> Sequence[Member]:

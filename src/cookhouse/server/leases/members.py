@@ -83,6 +83,10 @@ class Members:
         with self._database.reading() as session:
             return session.execute(mine.returning(ServerRecord.server_id)).first() is not None
 
+    def flush(self) -> None:
+        """Write rows that have been recorded, if that can be done within a moment."""
+        self._database.try_flush()
+
     def living(self) -> Sequence[Member]:
         """All there are, by id."""
         columns = ServerRecord.server_id, ServerRecord.url, ServerRecord.is_leaving
