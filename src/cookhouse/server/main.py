@@ -73,8 +73,8 @@ def run_server(
     left, with "eof" all at the end of stdin. `base_models` are as `parse_served` takes them. `port` 0 takes a free one.
     `read_state_dirs` are of other servers, whose checkpoints this one may load, as it may the adapters in
     `peft_folders`; for `registry` and `runs` see `Service`. `database` is the URL of another than the one in the state
-    folder, which servers with `sharing` share: one that another has taken for dead ends its process at once. Who connects
-    before the engine is ready waits for it. Call it in the main thread.
+    folder, which servers with `sharing` share: one that another has taken for dead ends its process at once. Who
+    connects before the engine is ready waits for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the database, the device, the precision or a base model

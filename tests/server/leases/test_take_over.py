@@ -3,20 +3,20 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 
 import httpx
 import pytest
-from tests.contract.calls import ADAM, datum
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, hosted
-from tests.server.leases.conftest import Process, Shared, Start
+from tests.server.leases.balancer import balanced
+from tests.server.leases.conftest import Process, Start
 from tests.server.leases.training import NUM_STEPS, Told, trained
+from tests.waiting import wait_until
 
-assert ADAM, datum
-SECONDS = "took over after {:.1f} s\n"
+Note = Callable[[str, object], None]
 
 
 @pytest.fixture(scope="module")
@@ -29,27 +29,73 @@ def http(server: Process) -> httpx.Client:
     return httpx.Client(base_url=f"{server.url}/api/v1", headers={"X-API-Key": KEY}, timeout=60, trust_env=False)
 
 
-def test_a_killed_server_s_sessions_go_on_at_the_other(start: Start, undisturbed: Told) -> None:
-    """Would catch a step that is lost or done twice, a checkpoint without files, and weights of samplers that are gone.
-
-    The client is connected to the server that lives: what it asks of the other's session is sent on there.
-    """
+def both(start: Start) -> tuple[Process, Process]:
     first, second = start("--slow"), start("--slow")
-    first.wait(), second.wait()
-    with closing(http(first)) as client:
-        begun = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
-        session = client.post("/create_session", json=begun, headers={"X-Idempotency-Key": "k"}).json()["session_id"]
+    return first.wait(), second.wait()
+
+
+def holder(servers: tuple[Process, ...]) -> Process:
+    """The one that holds the only session there is."""
+    for server in servers:
+        with closing(http(server)) as client:
+            told = client.get("/status").json()
+        if told["sessions"]["listed"]:
+            return server
+    raise AssertionError("nobody holds it")
+
+
+def test_a_killed_server_s_session_goes_on_at_the_other(start: Start, undisturbed: Told, record_property: Note) -> None:
+    """Would catch a step that is lost or done twice, a request that ends with an error, and weights without files."""
+    servers = both(start)
     killed_at: list[float] = []
-    back_at: list[float] = []
 
     def on_step(step: int) -> None:
         if step == NUM_STEPS // 2:
-            os.kill(first.process.pid, signal.SIGKILL)
+            os.kill(holder(servers).process.pid, signal.SIGKILL)
             killed_at.append(time.monotonic())
-        elif killed_at and not back_at:
-            back_at.append(time.monotonic())
+        elif len(killed_at) == 1:
+            killed_at.append(time.monotonic())
 
-    with closing(http(second)) as client:
-        again = client.post("/create_session", json=begun, headers={"X-Idempotency-Key": "k"}).json()["session_id"]
-        assert again == session, "a copy of the request began another session"
-    del on_step
+    with balanced([server.port for server in servers]) as url:
+        assert trained(url, on_step=on_step) == undisturbed
+    record_property("seconds until the next answer", killed_at[1] - killed_at[0])
+
+
+def test_a_paused_server_commits_nothing_and_ends(start: Start, undisturbed: Told) -> None:
+    """Would catch a server that wakes up and answers, or writes, beside the one that took its place."""
+    servers = both(start)
+    paused: list[Process] = []
+
+    def on_step(step: int) -> None:
+        if step == NUM_STEPS // 2:
+            paused.append(holder(servers))
+            os.kill(paused[0].process.pid, signal.SIGSTOP)
+        elif step == NUM_STEPS // 2 + 2:
+            os.kill(paused[0].process.pid, signal.SIGCONT)
+
+    living_ports: list[int] = []
+    with balanced([server.port for server in servers]) as url:
+        del living_ports
+        assert trained(url, on_step=on_step) == undisturbed
+    assert paused[0].end() == 75
+    assert "another has taken its sessions over" in paused[0].errors
+
+
+def test_one_server_after_the_other_is_replaced(start: Start, undisturbed: Told) -> None:
+    """Would catch a request that an upgrade loses, or answers twice: two tenants train through it."""
+    servers = list(both(start))
+    num_steps: list[int] = []
+
+    def replace(index: int) -> None:
+        port = servers[index].port
+        servers[index].process.terminate()
+        assert servers[index].end() == 0, servers[index].errors
+        servers[index] = start("--slow", port=port).wait()
+
+    with balanced([server.port for server in servers]) as url, ThreadPoolExecutor(2) as threads:
+        training = [threads.submit(trained, url, key, 3, num_steps.append) for key in (KEY, OTHER_KEY)]
+        wait_until(lambda: len(num_steps) > 4)
+        replace(0)
+        wait_until(lambda: len(num_steps) > 12)
+        replace(1)
+        assert [one.result() for one in training] == [undisturbed, undisturbed]
