@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -63,22 +64,24 @@ def test_a_killed_server_s_session_goes_on_at_the_other(start: Start, undisturbe
 
 def test_a_paused_server_commits_nothing_and_ends(start: Start, undisturbed: Told) -> None:
     """Would catch a server that wakes up and answers, or writes, beside the one that took its place."""
-    servers = both(start)
-    paused: list[Process] = []
+    first = start("--slow").wait()
+    paused = threading.Event()
 
     def on_step(step: int) -> None:
         if step == NUM_STEPS // 2:
-            paused.append(holder(servers))
-            os.kill(paused[0].process.pid, signal.SIGSTOP)
-        elif step == NUM_STEPS // 2 + 2:
-            os.kill(paused[0].process.pid, signal.SIGCONT)
+            os.kill(first.process.pid, signal.SIGSTOP)
+            paused.set()
 
-    living_ports: list[int] = []
-    with balanced([server.port for server in servers]) as url:
-        del living_ports
-        assert trained(url, on_step=on_step) == undisturbed
-    assert paused[0].end() == 75
-    assert "another has taken its sessions over" in paused[0].errors
+    with balanced([first.port]) as url, ThreadPoolExecutor(1) as threads:
+        training = threads.submit(trained, url, on_step=on_step)
+        second = start("--slow").wait()
+        assert paused.wait(60)
+        wait_until(lambda: any("restored 1 models" in text for text in second.said))
+        os.kill(first.process.pid, signal.SIGCONT)
+        assert first.end() == 75
+        assert "another has taken its sessions over" in first.errors
+        start("--slow", port=first.port).wait()  # what the client knows of
+        assert training.result() == undisturbed
 
 
 def test_one_server_after_the_other_is_replaced(start: Start, undisturbed: Told) -> None:

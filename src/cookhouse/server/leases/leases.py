@@ -83,6 +83,11 @@ class Leases:
         living = () if self._keeper is None else self._keeper.living
         return [member for member in living if member.server_id != self.server_id and not member.is_leaving]
 
+    def lives(self, holder: Holder) -> bool:
+        """Whether a server has not been dropped, as of the last beat."""
+        living = () if self._keeper is None else self._keeper.living
+        return any(member.server_id == holder.server_id for member in living)
+
     def holds(self, session_id: str) -> bool:
         """Whether this server answers for a session."""
         return self.is_current and session_id not in self._coming and self._sessions.has(session_id)

@@ -22,6 +22,8 @@ from cookhouse.server.sessions.ids import session_of_request
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.1
+_LOOK_SECONDS = 0.5
+"""How often it is asked whether the server that is to answer lives: one that was stopped leaves connections open."""
 _WAY_OUT = "its session is being taken over by another server; send it again"
 
 
@@ -103,12 +105,19 @@ class Placing:
     async def _sent(self, request: Request, holder: Holder, body: bytes | bytearray) -> Response | None:
         """None: that server does not answer, or holds the session no more."""
         assert holder.url is not None
+        sending = asyncio.ensure_future(self._forwarding.send(request, holder.url, body))
         try:
-            return await self._forwarding.send(request, holder.url, body)
+            while not sending.done():
+                await asyncio.wait([sending], timeout=_LOOK_SECONDS)
+                if not sending.done() and not self._leases.lives(holder):
+                    return None
+            return sending.result()
         except UnreachableError as error:
             _log.info("a request waits: %s", error)
             await asyncio.sleep(_PAUSE_SECONDS)
             return None
+        finally:
+            sending.cancel()
 
     async def _session_of(self, content: object, path: Mapping[str, Any]) -> str | None:
         """The session that a request is of."""
