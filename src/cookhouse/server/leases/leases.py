@@ -78,6 +78,11 @@ class Leases:
         self._database.on_record = keeper.write_soon
         keeper.start()
 
+    @property
+    def num_living(self) -> int:
+        """Servers that are heard of, as of the last beat."""
+        return 0 if self._keeper is None else len(self._keeper.living)
+
     def others(self) -> Sequence[Member]:
         """Servers that take new work, but for this one."""
         living = () if self._keeper is None else self._keeper.living

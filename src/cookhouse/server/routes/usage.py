@@ -59,7 +59,11 @@ async def metrics(service: ServiceOf) -> Response:
     used = await asyncio.to_thread(service.metering.by_owner)
     tenants = _by_tenant(used, service.keys.owners)
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected([*_usage(tenants), *_sessions(len(list(service.sessions)), len(service.futures))]))
+    collected = [*_usage(tenants), *_sessions(len(list(service.sessions)), len(service.futures))]
+    if service.leases is not None:
+        name, what = "cookhouse_servers", "Servers that share the sessions, this one among them."
+        collected.append(GaugeMetricFamily(name, what, value=service.leases.num_living))
+    registry.register(_Collected(collected))
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
