@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from tinker.proto import tinker_public_pb2 as pb
 
 Two = tuple[Server, Server]
-BEGIN = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
+BEGIN: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
 
 
 def in_thread(server: Server, route: str, **content: Any) -> "Future[httpx.Response]":
@@ -106,20 +106,16 @@ def test_what_is_listed_is_the_same_from_each(two: Two) -> None:
     assert listed(mine) == listed(other)
     searched = {"statuses": [{"type": "active"}], "limit": 5}
     assert mine.post("/sessions/search", **searched) == other.post("/sessions/search", **searched)
-    for link in (
-        mine.http.get(
-            f"/training_runs/{weights.removeprefix('tinker://').replace(model_id + '/', model_id + '/checkpoints/')}/external_weights_urls"
-        )
-        .json()["urls"]
-        .values()
-    ):
+    run, kind, name = weights.removeprefix("tinker://").split("/")
+    urls = mine.http.get(f"/training_runs/{run}/checkpoints/{kind}/{name}/external_weights_urls").json()["urls"]
+    for link in urls.values():
         elsewhere = link.replace(mine.host.url, other.host.url)
         assert httpx.get(elsewhere, trust_env=False).content == httpx.get(link, trust_env=False).content != b""
     trace = other.http.get(f"/sessions/{session_id}/trace_export").json()["url"]
     assert trace.startswith(other.host.url), "what the client can reach"
     assert len(httpx.get(trace, trust_env=False).json()["traceEvents"]) > 0
-    name = path.rpartition("/")[2]
-    assert other.http.delete(f"/training_runs/{model_id}/checkpoints/weights/{name}").status_code == 200
+    saved = path.rpartition("/")[2]
+    assert other.http.delete(f"/training_runs/{model_id}/checkpoints/weights/{saved}").status_code == 200
     assert len(mine.http.get("/checkpoints").json()["checkpoints"]) == 1
 
 

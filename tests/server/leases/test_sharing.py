@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from cookhouse.cli import app
+from cookhouse.cli import main as command
 from cookhouse.errors import InputError
 from cookhouse.server.__main__ import main
 from cookhouse.server.leases.sharing import Sharing, sharing_of
@@ -53,9 +52,8 @@ def test_both_command_lines_refuse(tmp_path: Path, capsys: pytest.CaptureFixture
     """Would catch an option that is taken and has no effect."""
     assert main(["--state-dir", str(tmp_path), "--shared-folder", str(tmp_path)]) == 2
     assert "needs --server-url URL beside it" in capsys.readouterr().err
-    result = CliRunner().invoke(app, ["serve", "--state-dir", str(tmp_path), "--server-url", "http://here:8000"])
-    assert result.exit_code != 0
-    assert "needs --shared-folder" in str(result.exception or result.output)
+    assert command(["serve", "--state-dir", str(tmp_path), "--server-url", "http://here:8000"]) == 2
+    assert "needs --shared-folder" in capsys.readouterr().err
 
 
 def test_without_the_driver_the_extra_is_named(
