@@ -96,12 +96,16 @@ def test_a_transaction_under_way_ends_before_its_server_is_dropped(group: Group)
     """
     paused, other = group.new(), group.new()
 
+    def is_dropped() -> bool:
+        other.drop_silent()
+        return len(other.living()) == 1
+
     def write() -> None:
         with group.stores[0].database.writing() as session:
             group.silence(paused)
             other.drop_silent()
             assert len(other.living()) == 2
-            wait_until(lambda: other.drop_silent() or len(other.living()) == 1)
+            wait_until(is_dropped)
             session.execute(sa.text("SELECT 1"))
 
     with pytest.raises(StorageBusyError, match="cannot be reached"):

@@ -52,7 +52,9 @@ def test_both_command_lines_refuse(tmp_path: Path, capsys: pytest.CaptureFixture
     """Would catch an option that is taken and has no effect."""
     assert main(["--state-dir", str(tmp_path), "--shared-folder", str(tmp_path)]) == 2
     assert "needs --server-url URL beside it" in capsys.readouterr().err
-    assert command(["serve", "--state-dir", str(tmp_path), "--server-url", "http://here:8000"]) == 2
+    with pytest.raises(SystemExit) as ended:
+        command(["serve", "--state-dir", str(tmp_path), "--server-url", "http://here:8000"])
+    assert ended.value.code == 2
     assert "needs --shared-folder" in capsys.readouterr().err
 
 
