@@ -167,7 +167,12 @@ class Restoring:
         positions = [entry.position for each in stored for entry in each.entries]
         self._intake.number_from(max(positions, default=-1) + 1)
         for each in stored:
-            await self._restore_session(each, restored)
+            try:
+                await self._restore_session(each, restored)
+            except Exception:
+                if session_ids is None:
+                    raise
+                _log.exception("session %s cannot be taken over", each.session.session_id)
         return restored
 
     def run_again(self, reason: str) -> None:

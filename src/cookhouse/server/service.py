@@ -291,9 +291,11 @@ class Service:
             return "the engine is being started"
         if self._replay is not None and not self._replay.done():
             return "what was accepted before the restart runs again"
+        if self.draining.is_begun:
+            return "the server is stopping"
         if self.leases is not None and not self.leases.is_current:
-            return "the database has not heard of this server for too long"
-        return "the server is stopping" if self.draining.is_begun else None
+            return "the database has not heard of this server for some seconds"
+        return None
 
     async def drain(self, seconds: float) -> bool:
         """Accept nothing more, and wait for what was accepted: see `Draining.done`."""

@@ -1,11 +1,13 @@
 """Catches requests that only the server which holds their session can answer, sent to another."""
 
 import threading
+import uuid
 from concurrent.futures import Future
 from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 from tests.server.hosting import OTHER_KEY
 from tests.server.leases.conftest import Shared, knows_another
 from tests.server.test_draining import drain
@@ -13,6 +15,9 @@ from tests.server.test_routes import Server
 from tests.server.test_silence import HeldEngine
 from tests.waiting import wait_until
 from tinker.proto import tinker_public_pb2 as pb
+
+from cookhouse.server.journal.segments import MAX_ROW_BYTES
+from cookhouse.server.refusals import LeaseLostError
 
 Two = tuple[Server, Server]
 BEGIN: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
@@ -66,17 +71,59 @@ def test_a_client_of_the_other_server_trains_and_samples(two: Two) -> None:
         assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
 
 
-def test_a_large_body_goes_on_as_it_came(two: Two) -> None:
-    mine, other = two
-    model_id = other.model(mine.session())
+def large_pass(server: Server, model_id: str) -> str:
+    """A request whose body the journal keeps in a segment; its id."""
     message = pb.ForwardBackwardRequest(model_id=model_id, seq_id=1, loss_fn="cross_entropy")
-    for _ in range(400):
+    for _ in range(600):
         datum = message.data.add()
         datum.model_input.add().encoded_text.tokens = np.arange(1, 61, dtype="<i4").tobytes()
         targets = pb.Tensor(dtype=pb.DTYPE_INT64, dense=np.arange(2, 62, dtype="<i8").tobytes())
         datum.loss_fn_inputs["target_tokens"].CopyFrom(targets)
-    accepted = other.http.post("/forward_backward", content=message.SerializeToString())
-    assert other.result(accepted.json()["request_id"]).status_code == 200
+    body = message.SerializeToString()
+    assert len(body) > MAX_ROW_BYTES
+    return str(server.http.post("/forward_backward", content=body).json()["request_id"])
+
+
+def test_a_large_body_goes_on_as_it_came(two: Two) -> None:
+    mine, other = two
+    model_id = other.model(mine.session())
+    assert other.result(large_pass(other, model_id)).status_code == 200
+
+
+def test_a_session_of_before_is_found_by_its_requests(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a request that was accepted before servers shared the database, and is unknown (404) then."""
+    monkeypatch.setattr("cookhouse.server.service.new_shared_id", lambda: str(uuid.uuid4()))
+    engine = HeldEngine()
+    with shared.server(make_engine=lambda: engine) as first, shared.server() as second:
+        wait_until(lambda: knows_another(second))
+        accepted = first.forward_backward(first.model(first.session()), 1).json()["request_id"]
+        assert "shared" not in accepted
+        engine.free.set()
+        assert second.result(accepted).content == first.result(accepted).content
+
+
+def test_what_a_silent_server_accepted_is_done_by_the_other(shared: Shared) -> None:
+    """Would catch a body in a segment that the other cannot read, and a server that goes on beside it."""
+    engine = HeldEngine()
+    with shared.server(make_engine=lambda: engine) as first, shared.server() as second:
+        wait_until(lambda: knows_another(first) and knows_another(second))
+        session_id = first.session()
+        model_id = first.model(session_id)
+        accepted = large_pass(first, model_id)
+        leases = first.host.service.leases
+        assert leases is not None
+        assert leases._keeper is not None
+        leases._keeper.stop()
+        wait_until(lambda: second.host.service.sessions.has(session_id))
+        assert second.result(accepted).status_code == 200
+        assert first.result(accepted).content == second.result(accepted).content
+        assert first.grad_norm(model_id, 2) > 0
+        assert [name for name, _ in second.engine.calls][-1] == "optim_step"
+        assert first.http.get(f"{first.host.url}/readyz").status_code == 503
+        engine.free.set()
+        with pytest.raises(LeaseLostError):
+            first.host.service.store.set_session_project(session_id, "p")
+        assert shared.num_lost == 1
 
 
 def test_what_is_listed_is_the_same_from_each(two: Two) -> None:

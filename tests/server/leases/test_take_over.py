@@ -60,6 +60,7 @@ def test_a_killed_server_s_session_goes_on_at_the_other(start: Start, undisturbe
     record_property("seconds until the next answer", killed_at[1] - killed_at[0])
 
 
+@pytest.mark.slow
 def test_a_paused_server_commits_nothing_and_ends(start: Start, undisturbed: Told) -> None:
     """Would catch a server that wakes up and answers, or writes, beside the one that took its place."""
     first = start("--slow").wait()
@@ -82,6 +83,7 @@ def test_a_paused_server_commits_nothing_and_ends(start: Start, undisturbed: Tol
         assert training.result() == undisturbed
 
 
+@pytest.mark.slow
 def test_one_server_after_the_other_is_replaced(start: Start, undisturbed: Told) -> None:
     """Would catch a request that an upgrade loses, or answers twice: two tenants train through it."""
     servers = list(both(start))

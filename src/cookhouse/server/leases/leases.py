@@ -172,9 +172,8 @@ class Leases:
                 _log.warning("sessions that were taken over cannot be read, which is tried again: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
             except Exception:
-                _log.exception("sessions could not be taken over; this server leaves them to another")
-                self._lose()
-                return
+                _log.exception("sessions could not be taken over")
+                break
         self._coming.difference_update(session_ids)
         self._forget_known()
 
