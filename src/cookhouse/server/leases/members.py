@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
 
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.store.rows import SessionRow
@@ -198,12 +199,8 @@ class Members:
     def secret(self, name: str, drawn: bytes) -> bytes:
         """What all of them sign with: what one of them has drawn first."""
         with self._database.writing() as session:
-            self._database.backend.lock_tables(session.connection())
-            record = session.get(SecretRecord, name)
-            if record is None:
-                session.add(SecretRecord(name=name, value=drawn))
-                return drawn
-            return record.value
+            session.execute(insert(SecretRecord).values(name=name, value=drawn).on_conflict_do_nothing())
+            return session.get_one(SecretRecord, name).value
 
     def is_alone(self) -> bool:
         return [member.server_id for member in self.living()] == [self.server_id]

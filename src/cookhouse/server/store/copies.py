@@ -9,6 +9,9 @@ from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import CopyRecord, ServerRecord
 
+_KEPT_SECONDS = 86_400
+"""How long a retry is recognized."""
+
 
 class Copies:
     """Short, blocking calls, from any thread."""
@@ -25,6 +28,7 @@ class Copies:
         """
         claim = {"owner": owner, "idempotency_key": idempotency_key, "server_id": self._server_id}
         with self._database.writing() as session:
+            session.execute(sa.delete(CopyRecord).where(CopyRecord.created_at < time.time() - _KEPT_SECONDS))
             session.execute(insert(CopyRecord).values(**claim, created_at=time.time()).on_conflict_do_nothing())
             record = session.get_one(CopyRecord, (owner, idempotency_key), with_for_update=True)
             if record.checkpoint_id is not None or record.server_id == self._server_id:

@@ -72,6 +72,7 @@ class Postgresql:
 
     def lock_tables(self, connection: sa.Connection) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE)))
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # loading Alembic takes long
 
     def keep_copy(self, revision: str) -> None:
         _log.warning(
