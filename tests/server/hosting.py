@@ -63,6 +63,8 @@ def hosted_over(
     make_worker: Callable[[WorkerOptions], Worker],
     settings: Settings | None = None,
     sources: Mapping[str, str] | None = None,
+    *,
+    port: int = 0,
     **options: Any,
 ) -> Iterator[Host]:
     """As `hosted`, with any worker."""
@@ -75,7 +77,7 @@ def hosted_over(
         sources=sources,
         **options,
     )
-    listener: socket.socket = bind("127.0.0.1", 0)
+    listener: socket.socket = bind("127.0.0.1", port)
     opened: Future[asyncio.AbstractEventLoop] = Future()
     server = uvicorn.Server(
         uvicorn.Config(

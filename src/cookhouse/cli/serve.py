@@ -19,6 +19,7 @@ from cookhouse.cli.backup import back_up_state
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
 from cookhouse.model_names import parse_served
+from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.service.local import default_state_dir, service_folder
 
 if TYPE_CHECKING:
@@ -88,6 +89,21 @@ def serve(
             envvar="COOKHOUSE_DATABASE",
             help="postgresql://USER:PASSWORD@HOST/NAME, a database of PostgreSQL's of its own (extra `postgres`).",
             show_default="server.db in --state-dir",
+        ),
+    ] = None,
+    shared_folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="One of several servers over the same --database: the folder of checkpoints and journal, which all of "
+            "them see.",
+            show_default="the only server",
+        ),
+    ] = None,
+    server_url: Annotated[
+        str | None,
+        typer.Option(
+            help="Beside --shared-folder: where the other servers reach this one, as in http://10.0.0.1:8000.",
+            show_default=False,
         ),
     ] = None,
     device: Annotated[
@@ -270,6 +286,14 @@ def serve(
     keys = _parse_keys(api_key)
     if not keys and not _is_loopback(host):
         raise InputError(f"--host {host} is open to other machines; give the keys to accept with --api-key")
+    sharing_of(
+        folder=shared_folder,
+        url=server_url,
+        database=database,
+        api_keys=keys,
+        journal=journal,
+        samplers_only=samplers_only,
+    )
     listening = port if port is not None else 0 if command else _PORT
     _check_port_is_free(host, listening)
     settings = {
@@ -289,6 +313,8 @@ def serve(
         "--stable-reinforce": stable_reinforce,
         "--max-cache-bytes": max_cache_bytes,
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
+        "--shared-folder": None if shared_folder is None else shared_folder.absolute(),
+        "--server-url": server_url,
     }
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
     options += ["--samplers-only"] * samplers_only + ["--deterministic"] * deterministic

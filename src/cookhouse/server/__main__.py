@@ -18,6 +18,7 @@ from cookhouse.engine.transports.ray.workers import LOCAL, RayWorkers
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.model_names import parse_served
 from cookhouse.registry import open_registry
+from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.server.libraries import hide_torch, loading
 from cookhouse.server.main import EndSessions, run_server
 from cookhouse.server.settings import Settings
@@ -62,6 +63,15 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
     base_models = options.base_model or [TINY_MODEL]
     try:
+        sharing = sharing_of(
+            folder=options.shared_folder,
+            url=options.server_url,
+            database=options.database,
+            api_keys=keys,
+            journal=options.journal,
+            samplers_only=options.samplers_only,
+            end_sessions=options.end_sessions,
+        )
         with _kernels_told(as_json=options.json), _workers(options, children) as workers:
             workers.engine_options = {
                 "base_models": list(parse_served(base_models).values()),
@@ -80,6 +90,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 api_keys=keys or [str(new_key)],
                 state_dir=options.state_dir,
                 database=options.database,
+                sharing=sharing,
                 base_models=base_models,
                 make_worker=workers,
                 plans=plans_of(
@@ -194,6 +205,12 @@ def _parser() -> argparse.ArgumentParser:
         help="postgresql://USER:PASSWORD@HOST/NAME, in place of the database in the state folder; "
         f"default: {DATABASE_VARIABLE}, which no list of processes shows",
     )
+    parser.add_argument(
+        "--shared-folder",
+        type=Path,
+        help="folder of checkpoints and journal, for several servers over the same --database, all of which see it",
+    )
+    parser.add_argument("--server-url", help="where the other servers over the same --database reach this one")
     parser.add_argument(
         "--read-state-dir",
         type=Path,

@@ -15,10 +15,11 @@ from cookhouse.errors import InputError
 from cookhouse.server.access.framing import OneLength
 from cookhouse.server.access.latencies import Latencies, Timed, endpoint_names
 from cookhouse.server.draining import Gate
+from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.page import page_routes
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.routes import HOT_ROUTES, ROUTERS, plain
-from cookhouse.server.routes.exchange import forget
+from cookhouse.server.routes.exchange import elsewhere, forget
 from cookhouse.server.routes.openai import create_endpoint
 from cookhouse.server.routes.openai.routes import router as openai_router
 from cookhouse.server.service import Service
@@ -63,6 +64,7 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     app.include_router(plain.router)
     app.router.routes.extend(page)
     app.add_exception_handler(ClientDisconnect, forget)
+    app.add_exception_handler(ElsewhereError, elsewhere)
     app.add_exception_handler(InputError, _refuse)
     app.add_exception_handler(StorageError, _refuse)
     app.add_exception_handler(ValidationError, _refuse_malformed)

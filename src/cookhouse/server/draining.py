@@ -4,14 +4,16 @@
               results, heartbeats and reads go on
 
 A request is held rather than refused at once, since the SDK waits longer after each refusal: held until the end, it is
-back soonest at the next server. Its body has not been read, and is sent again.
+back soonest at the next server. Its body has not been read, and is sent again. Where several servers share the work, it
+goes on to another at once.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cookhouse.server.sequencer.futures import Futures
@@ -35,6 +37,9 @@ _GOES_ON = {
 _FINISH = "/finish"
 
 
+SendOn = Callable[[Request], Awaitable[Response | None]]
+
+
 class Draining:
     """Whether a server drains, and what it waits for. Lives on the event loop."""
 
@@ -45,6 +50,8 @@ class Draining:
         self._num_entered = 0
         self._over = asyncio.Event()
         self.is_begun = False
+        self.send_on: SendOn | None = None
+        """Where other servers share the work: has one of them answer; None of it: there is none that could."""
 
     @property
     def num_entered(self) -> int:
@@ -95,9 +102,13 @@ class Gate:
         self._draining = draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not _changes_state(scope["method"], scope["path"]):
+        if scope["type"] != "http" or not changes_state(scope["method"], scope["path"]):
             await self._app(scope, receive, send)
         elif self._draining.is_begun:
+            answer = None if self._draining.send_on is None else await self._draining.send_on(Request(scope, receive))
+            if answer is not None:
+                await answer(scope, receive, send)
+                return
             await self._draining.hold()
             detail = "the server is stopping and accepts nothing more; send it again to the next one"
             headers = {"Retry-After": "1", "Connection": "close"}
@@ -116,5 +127,5 @@ async def _until(is_so: Callable[[], bool], deadline: float) -> bool:
     return True
 
 
-def _changes_state(method: str, path: str) -> bool:
+def changes_state(method: str, path: str) -> bool:
     return method not in _READING and path not in _GOES_ON and not path.endswith(_FINISH)

@@ -64,6 +64,7 @@ class Ending:
         try:
             if not await self._service.drain(seconds):
                 self._say(f"not all was answered in {seconds:g} s")
+            await self._service.hand_over()
         finally:
             self.at_once()
 

@@ -21,6 +21,7 @@ from cookhouse.errors import InputError
 from cookhouse.model_names import parse_served
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.libraries import loading
+from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
@@ -28,13 +29,22 @@ if TYPE_CHECKING:
 
     from cookhouse.engine.contract import Worker, WorkerOptions
     from cookhouse.registry import ModelRegistry
+    from cookhouse.server.leases.leases import Leases
+    from cookhouse.server.leases.sharing import Sharing
     from cookhouse.server.service import Service
     from cookhouse.server.settings import Settings
     from cookhouse.server.workers.plans import WorkerPlan
+    from cookhouse.server.store.store import Store
 
 EndSessions = Literal["start", "eof"]
 _STDIN = 0
 _KEEP_ALIVE_SECONDS = 120
+_EXIT_LOST = 75
+"""EX_TEMPFAIL: start it again."""
+_LOST = (
+    "error: this server was not heard of for some seconds, and another has taken its sessions over; nothing that it "
+    "had accepted is lost. Start it again"
+)
 
 
 def run_server(
@@ -44,6 +54,7 @@ def run_server(
     api_keys: Sequence[str],
     state_dir: Path,
     database: str | None = None,
+    sharing: "Sharing | None" = None,
     base_models: Sequence[str],
     make_worker: "Callable[[WorkerOptions], Worker]",
     max_snapshot_file_bytes: int | None = None,
@@ -66,7 +77,8 @@ def run_server(
     `parse_served` takes them. `port` 0 takes a free one.
     `read_state_dirs` are of other servers, whose checkpoints this one may load, as it may the adapters in
     `peft_folders`; for `registry` and `runs` see `Service`. `database` is the URL of another than the one in the state
-    folder. Connections made before the engine is ready wait for it. Call it in the main thread.
+    folder, which servers with `sharing` share: one that another has taken for dead ends its process at once. Who
+    connects before the engine is ready waits for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the database, the device, the precision or a base model
@@ -94,6 +106,7 @@ def run_server(
         if max_snapshot_file_bytes is not None:
             settings = replace(settings, max_snapshot_file_bytes=max_snapshot_file_bytes)
         shutil.rmtree(state_dir / FOLDER, ignore_errors=True)
+        store = None if database is None else Store(database, is_shared=sharing is not None)
         service = Service(
             api_keys=api_keys,
             state_dir=state_dir,
@@ -105,7 +118,8 @@ def run_server(
             peft_folders=peft_folders,
             registry=registry,
             runs=runs,
-            store=None if database is None else Store(database),
+            store=store,
+            leases=None if sharing is None or store is None else leases_of(sharing, store),
             ends_left_sessions="start" in end_sessions,
             say=say,
         )
@@ -122,6 +136,26 @@ def run_server(
             asyncio.run(_serve(service, stdin, answer))
         finally:
             service.shut_down()
+
+
+def leases_of(sharing: "Sharing", store: "Store") -> "Leases":
+    """Raises InputError: the shared folder cannot be used."""
+    from cookhouse.server.leases.leases import Leases
+
+    try:
+        private_folder(sharing.folder)
+    except OSError as error:
+        raise InputError(
+            f"the shared folder {sharing.folder} cannot be used: {error.strerror}; name another"
+        ) from error
+    return Leases(store, url=sharing.url, folder=sharing.folder.absolute(), on_lost=_end_lost)
+
+
+def _end_lost() -> None:
+    """End at once, in whatever thread: what this process still does would be beside the server that took its place."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{_LOST}\n".encode())
+    os._exit(_EXIT_LOST)
 
 
 def bind(host: str, port: int) -> socket.socket:

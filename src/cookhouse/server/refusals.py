@@ -12,7 +12,7 @@ An accepted request that fails is not an HTTP error: its future carries a messag
     WrongHostError                          421       (a page of a browser's: tells why)
     BusyError                               429       waits and sends again
     any other InputError                    400       raises at once
-    StorageBusyError                        503       retries for minutes
+    StorageBusyError, LeaseLostError        503       retries for minutes
     any other StorageError                  400       raises at once, which it does with no 5xx
     anything else                           500       retries for minutes, so it must be a bug of ours
 
@@ -65,6 +65,10 @@ class StorageBusyError(StorageError):
     """
 
 
+class LeaseLostError(StorageError):
+    """The server holds its sessions no more: another has taken them over, and answers for them."""
+
+
 class DiskError(StorageError):
     """Files of the engine's cannot be read or written; `reason` is what the system says."""
 
@@ -87,6 +91,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (BusyError, 429),
     (InputError, 400),
     (StorageBusyError, 503),
+    (LeaseLostError, 503),
     (StorageError, 400),
 )
 

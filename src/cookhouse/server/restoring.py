@@ -7,15 +7,26 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from cookhouse.engine.contract import Load, LoraSpec
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.naming import listed
-from cookhouse.server.journal import FINISHED, DamagedBodyError, EndSession, Entry, GroupCommit, JournalReader, State
+from cookhouse.server.journal import (
+    FINISHED,
+    Answer,
+    DamagedBodyError,
+    EndSession,
+    Entry,
+    GroupCommit,
+    JournalReader,
+    State,
+)
 from cookhouse.server.journal.folders import JournalFolders
+from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import identity_of
@@ -34,6 +45,7 @@ from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
+_RETRY_SECONDS = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +59,11 @@ class _Stored:
     states: Sequence[State]
     file_bytes: Mapping[str, int]
     """Of published weights in files, by snapshot."""
+    answers: Sequence[Answer]
+    damaged: Mapping[str, DamagedBodyError]
+    """By request whose answer cannot be read."""
+    segments: Collection[str]
+    """Those that its bodies lie in."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,18 +146,33 @@ class Restoring:
                 "clients that are gone end after --session-minutes), or use another --state-dir"
             )
 
-    async def restore(self) -> Restored:
-        """Bring back all live sessions; their requests run again behind the answer.
+    async def sweep_shared(self, is_alone: Callable[[], bool]) -> None:
+        """Delete what earlier servers left behind, where no other has written any of it."""
+        await self._commit.sweep(is_alone)
+        await asyncio.to_thread(self._sweep_folders, is_alone)
+
+    def _sweep_folders(self, is_alone: Callable[[], bool]) -> None:
+        found = self._folders.found()
+        if is_alone():
+            self._sweep([self._stored(session) for session in self._reader.live_sessions()], found)
+
+    async def restore(self, session_ids: Collection[str] | None = None) -> Restored:
+        """Bring back live sessions, all or these; their requests run again behind the answer.
 
         Raises:
-            StorageError: the journal cannot be read.
+            StorageError: the journal cannot be read; nothing was brought back.
         """
         restored = Restored(loading=self._loading_models)
-        stored = await asyncio.to_thread(self._read)
+        stored = await asyncio.to_thread(self._read, session_ids)
         positions = [entry.position for each in stored for entry in each.entries]
         self._intake.number_from(max(positions, default=-1) + 1)
         for each in stored:
-            await self._restore_session(each, restored)
+            try:
+                await self._restore_session(each, restored)
+            except Exception:
+                if session_ids is None:
+                    raise
+                _log.exception("session %s cannot be taken over", each.session.session_id)
         return restored
 
     def run_again(self, gone: Gone) -> None:
@@ -167,37 +199,48 @@ class Restoring:
         entries = [entry for session_id in ids for entry in reader.entries(session_id)]
         return states | {entry.model_id for entry in entries if entry.kind != FINISHED}
 
-    def _read(self) -> Sequence[_Stored]:
-        reader, file_bytes = self._reader, self._folders.sampler_bytes()
-        stored = [
-            _Stored(
-                session=session,
-                runs=reader.runs(session.session_id),
-                samplers=reader.samplers(session.session_id),
-                entries=reader.entries(session.session_id),
-                states=reader.states(session.session_id),
-                file_bytes=file_bytes,
-            )
-            for session in reader.live_sessions()
-        ]
+    def _read(self, session_ids: Collection[str] | None) -> Sequence[_Stored]:
+        sessions = self._reader.live_sessions()
+        if session_ids is not None:
+            return [self._stored(session) for session in sessions if session.session_id in session_ids]
+        stored = [self._stored(session) for session in sessions]
+        self._sweep(stored)
+        return stored
+
+    def _stored(self, session: SessionRow) -> _Stored:
+        reader, session_id = self._reader, session.session_id
+        samplers = reader.samplers(session_id)
+        damaged: dict[str, DamagedBodyError] = {}
+        return _Stored(
+            session=session,
+            runs=reader.runs(session_id),
+            samplers=samplers,
+            entries=reader.entries(session_id),
+            states=reader.states(session_id),
+            file_bytes=self._folders.sampler_bytes([row.snapshot_id for row in samplers if row.snapshot_id]),
+            answers=reader.answers(session_id, damaged.__setitem__),
+            damaged=damaged,
+            segments=reader.segments(session_id),
+        )
+
+    def _sweep(self, stored: Sequence[_Stored], found: Sequence[Path] | None = None) -> None:
         self._folders.sweep(
             states={state.state_id for each in stored for state in each.states},
             samplers={row.snapshot_id or "" for each in stored for row in each.samplers if row.has_file},
             loads={entry.drawn["id"] for each in stored for entry in each.entries if entry.kind == LOAD},
+            found=found,
         )
-        return stored
 
     async def _restore_session(self, stored: _Stored, restored: Restored) -> None:
         row = stored.session
         session = self._sessions.add(row.session_id, row.owner, row.idempotency_key)
         restored.num_sessions += 1
-        damaged: dict[str, DamagedBodyError] = {}
-        answers = await asyncio.to_thread(self._reader.answers, row.session_id, damaged.__setitem__)
-        for request_id, error in damaged.items():
+        self._commit.adopt(stored.segments)
+        for request_id, error in stored.damaged.items():
             _log.error("the result of %s cannot be had again: %s", request_id, error)
             future = self._futures.create(request_id, owner=row.owner, session_id=row.session_id)
             self._futures.finish(future, Result.of_error(error))
-        for answer in answers:
+        for answer in stored.answers:
             future = self._futures.create(answer.request_id, owner=answer.owner, session_id=answer.session_id)
             result = Result(
                 body=answer.body,
@@ -231,12 +274,18 @@ class Restoring:
 
     async def _plan_creation(self, entry: Entry) -> None:
         """Make the model known that an entry creates."""
-        try:
-            plan = await self._accepting.plan(entry, self._reader)
-        except CookhouseError as error:
-            _log.error("%s cannot be made again: %s", entry.model_id, error)
-        else:
-            plan.on_accepted()
+        while True:
+            try:
+                plan = await self._accepting.plan(entry, self._reader)
+            except StorageBusyError as error:
+                _log.error("a request cannot be read again: %s; trying again", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            except CookhouseError as error:
+                _log.error("%s cannot be made again: %s", entry.model_id, error)
+                return
+            else:
+                plan.on_accepted()
+                return
 
     def _restore_sampler(self, row: SamplerRow, publishing: Entry | None, file_bytes: Mapping[str, int]) -> None:
         """`publishing`: the request that publishes its weights, if that has to run again."""

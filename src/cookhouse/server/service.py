@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +17,10 @@ from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.draining import Draining
 from cookhouse.server.journaling import OFF, Journaling
-from cookhouse.server.refusals import GoneError, StorageError
+from cookhouse.server.leases.forwarding import Forwarding
+from cookhouse.server.leases.leases import Leases
+from cookhouse.server.leases.placing import Placing
+from cookhouse.server.refusals import GoneError, LeaseLostError, StorageError
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.completions.completions import Answers
@@ -39,6 +42,7 @@ from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.session_life import SessionLife
+from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import Store
@@ -46,6 +50,8 @@ from cookhouse.server.workers.member import MakeWorker
 from cookhouse.server.workers.plans import FOLDER, WorkerPlan
 
 _log = logging.getLogger(__name__)
+_HAND_OVER_SECONDS = 10.0
+"""How long requests that were sent on to another server may take to be answered, once a server has handed over."""
 
 
 class Service:
@@ -71,13 +77,15 @@ class Service:
         registry: ModelRegistry | None = None,
         runs: Mapping[str, str] | None = None,
         store: Store | None = None,
+        leases: Leases | None = None,
         ends_left_sessions: bool = False,
         say: Callable[[str], None] = _log.info,
     ) -> None:
         """Open the state folder, which the caller has locked.
 
-        `store` None: the one in the state folder. `make_worker` is called on the event loop for each of `plans`, by
-        `open` and whenever a worker was lost; `sources` are for `BaseModels.fill`.
+        `store` None: the one in the state folder. `leases`, over the same store: the service is one of several servers.
+        `make_worker` is called on the event loop for each of `plans`, by `open` and whenever a worker was lost;
+        `sources` are for `BaseModels.fill`.
 
         `ends_left_sessions`: those that an earlier server left are not brought back. What a person may want to know is
         said.
@@ -93,15 +101,18 @@ class Service:
         self._say = say
         self.keys = KeyRing(api_keys)
         self.store = store or Store(state_dir / "server.db")
-        read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=state_dir / "peft")
-        self.checkpoints = Checkpoints(state_dir / "checkpoints", self.store, read_only)
-        self.external_weights = ExternalWeights(self.checkpoints)
-        self.copying = Copying(self.checkpoints, self.store)
+        self.leases = leases
+        self.folder = state_dir if leases is None else leases.folder
+        secret = None if leases is None else leases.secret
+        read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")
+        self.checkpoints = Checkpoints(self.folder / "checkpoints", self.store, read_only, is_shared=leases is not None)
+        self.external_weights = ExternalWeights(self.checkpoints, secret)
+        self.copying = Copying(self.checkpoints, self.store, server_id=None if leases is None else leases.server_id)
         self.held = HeldBytes(max_bytes=settings.max_held_bytes, max_owner_bytes=settings.max_queued_bytes)
         self.reading = Rotation()
-        self.sessions = Sessions()
+        self.sessions = Sessions() if leases is None else Sessions(new_shared_id)
         self.base_models = BaseModels()
-        self.traces = Traces()
+        self.traces = Traces(secret)
         self.futures = Futures(
             result_seconds=settings.result_seconds,
             max_unfetched_sample_bytes=settings.max_unfetched_sample_bytes,
@@ -110,6 +121,8 @@ class Service:
             on_drop=self._forget_answer,
         )
         self.draining = Draining(self.futures, hold_seconds=settings.long_poll_seconds)
+        self.placing: Placing | None = None
+        self._forwarding: Forwarding | None = None
         self.meter = Meter()
         self._sources = sources
         self.calls = Calls(
@@ -123,7 +136,7 @@ class Service:
         )
         journal = None
         if settings.journal != OFF:
-            journal = Journaling(state_dir, self.store, settings, self.calls, self.futures)
+            journal = Journaling(self.folder, self.store, settings, self.calls, self.futures)
         self._journal = journal
         self.commit = None if journal is None else journal.commit
         self.sequencer = Sequencer(
@@ -138,6 +151,7 @@ class Service:
         self.session_life = SessionLife(
             futures=self.futures,
             journal=journal,
+            leases=leases,
             samples=self.samples,
             sequencer=self.sequencer,
             sessions=self.sessions,
@@ -206,6 +220,8 @@ class Service:
                 states=journal.states,
             )
         self._replay: asyncio.Task[None] | None = None
+        self._replays: set[asyncio.Task[None]] = set()
+        """Of sessions that were taken over."""
         self._sweeper: asyncio.Task[None] | None = None
         self._sweeping = threading.Lock()  # held while a thread sweeps the store
         self._is_shut_down = False
@@ -220,7 +236,9 @@ class Service:
             await self._restoring.check_samplers_only()
         up = await self.calls.open()
         self.base_models.fill(up.base_models, self._sources)
-        if self._restoring is not None:
+        if self.leases is not None:
+            await self._join(self.leases)
+        elif self._restoring is not None:
             if self._ends_left_sessions:
                 await self._restoring.end_left()
             await self._restoring.sweep()
@@ -229,6 +247,49 @@ class Service:
                 self._replay = asyncio.create_task(self._tell(restored), name="replay")
         self._sweeper = asyncio.create_task(self._sweep_forever(), name="sweeper")
         return up
+
+    async def _join(self, leases: Leases) -> None:
+        """Be one of several servers, which take over what nobody holds."""
+        assert self._restoring is not None
+        self._forwarding = Forwarding(leases.server_id)
+        self.placing = Placing(leases, self._forwarding, self.futures, hold_seconds=self.settings.long_poll_seconds)
+        self.draining.send_on = self.placing.to_another
+        await leases.join(self.sessions, self._take_over)
+        await asyncio.to_thread(self.checkpoints.tidy, leases.members.is_alone)
+        await self._restoring.sweep_shared(leases.members.is_alone)
+
+    async def _take_over(self, session_ids: Collection[str]) -> None:
+        assert self._restoring is not None
+        restored = await self._restoring.restore(session_ids)
+        telling = asyncio.create_task(self._tell(restored), name="replay of sessions taken over")
+        self._replays.add(telling)
+        telling.add_done_callback(self._replays.discard)
+
+    async def hand_over(self) -> None:
+        """Have the other servers take over all sessions now, and see that what was sent on to them is answered."""
+        if self.leases is None or self._forwarding is None:
+            return
+        self.sequencer.close()
+        self.futures.close()
+        try:
+            if self.commit is not None:
+                await self.commit.flush()
+        except StorageError as error:
+            _log.warning("not all of the journal was written: %s", error)
+        await asyncio.to_thread(self._leave)
+        await self._forwarding.drained(_HAND_OVER_SECONDS)
+
+    def _leave(self) -> None:
+        assert self.leases is not None
+        if not self.leases.has_left:
+            self._write_listed()
+        self.leases.leave()
+
+    async def live_sessions(self) -> Collection[str]:
+        """Ids of those that have not ended, at whatever server."""
+        if self.leases is not None:
+            return await asyncio.to_thread(self.leases.members.live_sessions)
+        return {session.session_id for session in self.sessions}
 
     async def _tell(self, restored: Restored) -> None:
         self._say(await restored.done())
@@ -243,11 +304,17 @@ class Service:
             return "the engine is being started"
         if self._replay is not None and not self._replay.done():
             return "what was accepted before the restart runs again"
-        return "the server is stopping" if self.draining.is_begun else None
+        if self.draining.is_begun:
+            return "the server is stopping"
+        if self.leases is not None and not self.leases.is_current:
+            return "the database has not heard of this server for some seconds"
+        return None
 
     async def drain(self, seconds: float) -> bool:
         """Accept nothing more, and wait for what was accepted: see `Draining.done`."""
         self.draining.begin()
+        if self.leases is not None:
+            await self.leases.begin_leaving()
         return await self.draining.done(seconds)
 
     def dismiss_waiters(self) -> None:
@@ -261,7 +328,7 @@ class Service:
 
     async def close(self) -> None:
         self.dismiss_waiters()
-        tasks = [task for task in (self._sweeper, self._replay) if task is not None]
+        tasks = [task for task in (self._sweeper, self._replay, *self._replays) if task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -270,7 +337,12 @@ class Service:
         self.workers.close()
         await self.calls.close(seconds=1.0)
         if self.commit is not None:
-            await self.commit.close()
+            try:
+                await self.commit.close()
+            except LeaseLostError as error:  # whoever holds the sessions has written what counts
+                _log.info("%s", error)
+        if self._forwarding is not None:
+            await self._forwarding.close()
         await asyncio.to_thread(self.shut_down)
 
     def shut_down(self) -> None:
@@ -281,14 +353,20 @@ class Service:
         self.answers.shut_down()
         self._writer.shutdown(wait=False, cancel_futures=True)
         is_swept = self._sweeping.acquire(timeout=1.0)
+        if self.leases is None:
+            self._write_listed()
+        else:
+            self._leave()
+        if is_swept:
+            self.store.close()
+
+    def _write_listed(self) -> None:
         try:
             self.metering.flush()
             self.store.flush()
             self.store.touch_runs(self.intake.taken_times())
         except StorageError as error:
             _log.warning("what is only listed was not written: %s", error)
-        if is_swept:
-            self.store.close()
 
     def _forget_answer(self, future: Future) -> None:
         if self._journal is not None:

@@ -3,11 +3,13 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from cookhouse.errors import InputError
 from cookhouse.server.journal import AddSession, EndSession
 from cookhouse.server.journaling import Journaling
+from cookhouse.server.leases.leases import Leases
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.sequencer.futures import Futures, Result
 from cookhouse.server.sequencer.samples import Samples
@@ -15,6 +17,14 @@ from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Session, Sessions
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
+
+
+class _BegunBeforeError(Exception):
+    """A copy of the request has begun another session, at another server or before this one."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(session_id)
+        self.session_id = session_id
 
 
 class SessionLife:
@@ -25,6 +35,7 @@ class SessionLife:
         *,
         futures: Futures,
         journal: Journaling | None,
+        leases: Leases | None = None,
         samples: Samples,
         sequencer: Sequencer,
         sessions: Sessions,
@@ -32,6 +43,7 @@ class SessionLife:
     ) -> None:
         self._futures = futures
         self._journal = journal
+        self._leases = leases
         self._samples = samples
         self._sequencer = sequencer
         self._sessions = sessions
@@ -61,10 +73,14 @@ class SessionLife:
                 user_metadata=dict(user_metadata or {}),
                 project_id=project_id,
                 idempotency_key=idempotency_key,
+                server_id=None if self._leases is None else self._leases.server_id,
             )
             session.writing = asyncio.ensure_future(self._write(session, row))
-        if session.writing is not None:
-            await asyncio.shield(session.writing)
+        try:
+            if session.writing is not None:
+                await asyncio.shield(session.writing)
+        except _BegunBeforeError as error:
+            return replace(session, session_id=error.session_id)
         return session
 
     async def _write(self, session: Session, row: SessionRow) -> None:
@@ -72,7 +88,10 @@ class SessionLife:
             self._store.add_session(row)
             return
         try:
-            await self._journal.commit.commit(AddSession(row))
+            if self._leases is None:
+                await self._journal.commit.commit(AddSession(row))
+            elif (known := await asyncio.to_thread(self._leases.members.add_session, row)) != row.session_id:
+                raise _BegunBeforeError(known)
         except BaseException:
             self._sessions.end(session)
             raise

@@ -1,6 +1,7 @@
 """Links that need no key, cannot be guessed, and end.
 
-The secret lives as long as the process: after a restart a client asks for new links, as it does when they end.
+The secret lives as long as the process, unless servers share one: after a restart a client asks for new links, as it
+does when they end.
 """
 
 import hashlib
@@ -16,10 +17,10 @@ LINK_SECONDS = 3600
 class Signer:
     """Signs what a link leads to, and until when."""
 
-    def __init__(self, way_out: str) -> None:
-        """`way_out` is how to get a new link, for the errors."""
+    def __init__(self, way_out: str, secret: bytes | None = None) -> None:
+        """`way_out` is how to get a new link, for the errors; `secret` None: one of its own."""
         self._way_out = way_out
-        self._secret = secrets.token_bytes(32)
+        self._secret = secret or secrets.token_bytes(32)
 
     def sign(self, expires_at: int, *names: str) -> str:
         message = "/".join((*names, str(expires_at))).encode()

@@ -27,7 +27,7 @@ from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.encryption import encrypt_files
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.journal.folders import link_files
-from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
+from cookhouse.server.refusals import DiskError, LeaseLostError, NotFoundError, StorageError
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.server.store.store import Store
@@ -64,18 +64,39 @@ def check_name(new: NewCheckpoint) -> str:
 class Checkpoints:
     """The checkpoints of a state folder. Blocking; may be called from any thread."""
 
-    def __init__(self, folder: Path, store: Store, read_only: ReadOnlyCheckpoints | None = None) -> None:
-        """Folders that the store does not know are put aside, in a folder beside this one."""
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        read_only: ReadOnlyCheckpoints | None = None,
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        """Folders that the store does not know are put aside, in a folder beside this one: at once, unless other
+        servers write to the same folder.
+        """
+        self._is_shared = is_shared
         self._folder = folder
         self._store = store
         self._read_only = read_only
         self._deletions = threading.Lock()
         private_folder(folder)
+        if not is_shared:
+            self.tidy()
+
+    def tidy(self, is_alone: Callable[[], bool] = lambda: True) -> None:
+        """Finish or put aside what earlier servers left.
+
+        `is_alone`: asked once it is known what there is: whether no other server may be writing it.
+        """
+        folder, there = self._folder, list(self._folder.iterdir())
+        if not is_alone():
+            return
         self._finish_deletions()
-        self._delete_unfinished()
-        kept = store.checkpoint_ids()
+        self._delete_unfinished(there)
+        kept = self._store.checkpoint_ids()
         markers = set(folder.glob(_MARKERS))
-        found = {path.name: path for path in folder.iterdir() if path.is_dir() and path not in markers}
+        found = {path.name: path for path in there if path.is_dir() and path not in markers}
         self._put_aside([path for name, path in found.items() if name not in kept])
         if lost := sorted(kept - set(found)):
             _log.warning(
@@ -172,6 +193,8 @@ class Checkpoints:
         row, folder = kept.row, kept.folder
         if isinstance(error, DamagedError | OSError | DiskError):
             is_own = folder == self.folder_of(row)
+            if is_own and folder.with_name(f"{row.checkpoint_id}{_DELETED}").exists():  # by another server
+                return InputError(f"{row.path} has been deleted")
             if row.checkpoint_id not in self._store.checkpoint_ids() if is_own else not folder.is_dir():
                 return InputError(f"{row.path} has been deleted")
             _log.error("%s is damaged: %s", row.path, error)
@@ -253,7 +276,11 @@ class Checkpoints:
                 undo.callback(self.abandon, self._place(folder, row))
             except OSError as error:
                 raise unwritten(row.path, error.strerror or str(error)) from error
-            replaced = self._store.put_checkpoint(row, overwrite=new.overwrite)
+            try:
+                replaced = self._store.put_checkpoint(row, overwrite=new.overwrite)
+            except LeaseLostError:
+                undo.pop_all()  # what lies there may be another server's by now
+                raise
             undo.pop_all()
         if replaced is not None:
             with contextlib.suppress(OSError):  # put aside at the next start
@@ -263,7 +290,11 @@ class Checkpoints:
     def _place(self, folder: Path, row: CheckpointRow) -> Path:
         """Give a folder its name as a checkpoint; one that a server which died then has left there goes."""
         target = self.folder_of(row)
-        self.abandon(target)
+        if not self._is_shared:
+            self.abandon(target)
+        elif target.exists():  # never in place: whoever holds the session now may have made it a checkpoint
+            self._store.check_fence()
+            target.rename(self.new_folder())
         folder.rename(target)
         sync(self._folder)
         return target
@@ -316,10 +347,10 @@ class Checkpoints:
     def _discard(self, checkpoint_id: str) -> None:
         with self._deletions:
             folder = self.folder_with_id(checkpoint_id)
-            if folder.exists():
+            with contextlib.suppress(FileNotFoundError):  # another server deletes it, too
                 self._finish_deletion(folder.rename(folder.with_name(f"{checkpoint_id}{_DELETED}")))
-            else:
-                self._store.delete_checkpoint(checkpoint_id)
+                return
+            self._store.delete_checkpoint(checkpoint_id)
 
     def _finish_deletions(self) -> None:
         with self._deletions:
@@ -330,15 +361,15 @@ class Checkpoints:
         """Do what can be done now; the marker stays until all is."""
         try:
             for path in marker.iterdir():
-                path.unlink()
+                path.unlink(missing_ok=True)
             self._store.delete_checkpoint(marker.stem)
             marker.rmdir()
         except (OSError, StorageError) as error:
             _log.warning("the deletion of checkpoint %s will be tried again: %s", marker.stem, error)
 
-    def _delete_unfinished(self) -> None:
+    def _delete_unfinished(self, there: Sequence[Path]) -> None:
         """Delete what a server that died while it saved has left."""
-        for path in [path for pattern in (_UNFINISHED, *_UNWRITTEN) for path in self._folder.glob(pattern)]:
+        for path in [path for path in there if any(map(path.match, (_UNFINISHED, *_UNWRITTEN)))]:
             try:
                 shutil.rmtree(path)
             except OSError as error:

@@ -10,6 +10,7 @@ from tinker.types.copy_weights_request import CopyWeightsRequest
 
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoints import Checkpoints, check_ttl
+from cookhouse.server.store.copies import Copies
 from cookhouse.server.store.rows import CheckpointRow, RunRow, SessionRow
 from cookhouse.server.store.store import Store
 
@@ -20,7 +21,9 @@ _MAX_KNOWN = 1024
 class Copying:
     """Blocking; may be called from any thread, which waits for other copies."""
 
-    def __init__(self, checkpoints: Checkpoints, store: Store) -> None:
+    def __init__(self, checkpoints: Checkpoints, store: Store, *, server_id: str | None = None) -> None:
+        """`server_id`: of this server, where others recognize the same retries."""
+        self._copies = None if server_id is None else Copies(store, server_id)
         self._checkpoints = checkpoints
         self._store = store
         self._lock = threading.Lock()
@@ -32,18 +35,34 @@ class Copying:
         Raises:
             NotFoundError: there is no such checkpoint, or it is not the tenant's to read.
             InputError: a destination that is none, a time to live that cannot be used, or a run that there is already.
-            StorageError: the disk is full, or failed otherwise.
+            StorageError: the disk is full, or failed otherwise; or another server makes the copy.
         """
         with self._lock:
             known = None if idempotency_key is None else self._known.get((owner, idempotency_key))
             if known is not None:
                 return known
+            if idempotency_key is not None and self._copies is not None:
+                return self._copy_once(self._copies, owner, request, idempotency_key)
             made = self._copy(owner, request)
             if idempotency_key is not None:
                 self._known[owner, idempotency_key] = made
                 if len(self._known) > _MAX_KNOWN:
                     self._known.popitem(last=False)
             return made
+
+    def _copy_once(self, copies: Copies, owner: str, request: CopyWeightsRequest, key: str) -> CheckpointRow:
+        """A copy that no other server makes for the same request."""
+        made_id = copies.begin(owner, key)
+        made = None if made_id is None else self._store.checkpoint_with_id(made_id)
+        if made is not None:
+            return made
+        try:
+            made = self._copy(owner, request)
+        except BaseException:
+            copies.drop(owner, key)
+            raise
+        copies.finish(owner, key, made.checkpoint_id)
+        return made
 
     def _copy(self, owner: str, request: CopyWeightsRequest) -> CheckpointRow:
         check_ttl(request.ttl_seconds)

@@ -24,9 +24,10 @@ class Links:
 class ExternalWeights:
     """Makes links and follows them. Blocking; may be called from any thread."""
 
-    def __init__(self, checkpoints: Checkpoints) -> None:
+    def __init__(self, checkpoints: Checkpoints, secret: bytes | None = None) -> None:
+        """For `secret` see `Signer`."""
         self._checkpoints = checkpoints
-        self._signer = Signer("ask for a new one with RestClient.get_external_weights_urls()")
+        self._signer = Signer("ask for a new one with RestClient.get_external_weights_urls()", secret)
 
     def links(self, row: CheckpointRow) -> Links:
         """Links to every file of a checkpoint, for an hour at most and never longer than it lives.

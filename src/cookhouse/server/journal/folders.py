@@ -8,7 +8,7 @@ loads/<id>       files of a checkpoint that a model was loaded from: the checkpo
 import logging
 import shutil
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from cookhouse.files import sync
@@ -73,12 +73,23 @@ class JournalFolders:
             except OSError as error:
                 _log.warning("%s cannot be deleted, and will be at the next start: %s", folder, error)
 
-    def sweep(self, states: Collection[str], samplers: Collection[str], loads: Collection[str]) -> None:
-        """Delete what is not named: a crash left it behind."""
-        for folder, named in ((self._states, states), (self._samplers, samplers), (self._loads, loads)):
-            for path in folder.iterdir():
-                if path.name not in named:
-                    shutil.rmtree(path, ignore_errors=True)
+    def found(self) -> Sequence[Path]:
+        """All folders there are."""
+        return [path for folder in (self._states, self._samplers, self._loads) for path in folder.iterdir()]
+
+    def sweep(
+        self,
+        states: Collection[str],
+        samplers: Collection[str],
+        loads: Collection[str],
+        *,
+        found: Sequence[Path] | None = None,
+    ) -> None:
+        """Delete what is not named: a crash left it behind. `found`: only of these."""
+        kept = {*map(self.state, states), *map(self.sampler, samplers), *map(self.load, loads)}
+        for path in self.found() if found is None else found:
+            if path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def link_files(source: Path, folder: Path) -> None:

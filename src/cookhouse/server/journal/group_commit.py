@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from cookhouse.server.journal.rows import AddEntry, Change, DropEntry
 from cookhouse.server.journal.segments import Segments
 from cookhouse.server.journal.steps import NAMED_SEGMENTS, Step, bodies_of, execute, steps_of
-from cookhouse.server.refusals import StorageBusyError, StorageError
+from cookhouse.server.refusals import LeaseLostError, StorageBusyError, StorageError
 from cookhouse.server.store.store import Store
 
 T = TypeVar("T")
@@ -143,15 +143,23 @@ class GroupCommit:
         if self._queue:
             await self.commit()
 
-    async def sweep(self) -> None:
+    async def sweep(self, is_alone: Callable[[], bool] = lambda: True) -> None:
         """Delete the segments that no row names, also those that an earlier process left behind.
+
+        `is_alone`: asked, in a thread, once it is known which there are: whether no other server may have written them.
 
         Raises:
             StorageError: some could not be deleted.
         """
         async with self._turn:
-            self._written |= await self._in_thread(self._segments.names)
-            await self._delete_unnamed()
+            found = await self._in_thread(self._segments.names)
+            if await self._in_thread(is_alone):
+                self._written |= found
+                await self._delete_unnamed()
+
+    def adopt(self, segments: Collection[str]) -> None:
+        """Take care of segments that another server has written: they go with the rows that name them."""
+        self._written.update(segments)
 
     async def close(self) -> None:
         """`flush`, and take nothing more. Raises as `commit`."""
@@ -242,6 +250,8 @@ class GroupCommit:
         return None if error is None else commit.undone()
 
     def _is_tried_again(self, commit: _Commit, error: StorageError, now: float) -> bool:
+        if isinstance(error, LeaseLostError):
+            return False
         return now < commit.give_up_at and (isinstance(error, StorageBusyError) or commit.give_up_at == math.inf)
 
     def _report(self, error: StorageError | None) -> None:

@@ -56,6 +56,15 @@ class JournalReader:
     def states(self, session_id: str) -> Sequence[State]:
         return self._select(State, sa.select(StateRecord).where(StateRecord.session_id == session_id))
 
+    def segments(self, session_id: str) -> set[str]:
+        """Those that its entries and answers lie in."""
+        names: set[str] = set()
+        with self._database.reading() as session:
+            for record in (EntryRecord, AnswerRecord):
+                query = sa.select(record.segment).where(record.session_id == session_id, record.segment.is_not(None))
+                names.update(filter(None, session.scalars(query)))
+        return names
+
     def answers(
         self, session_id: str, on_damaged: Callable[[str, DamagedBodyError], None] | None = None
     ) -> Sequence[Answer]:

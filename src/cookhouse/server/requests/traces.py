@@ -34,9 +34,10 @@ class Traces:
     https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
     """
 
-    def __init__(self) -> None:
+    def __init__(self, secret: bytes | None = None) -> None:
+        """For `secret` see `Signer`."""
         self._spans: OrderedDict[str, deque[_Span]] = OrderedDict()
-        self._signer = Signer("ask for a new one with RestClient.export_session_trace()")
+        self._signer = Signer("ask for a new one with RestClient.export_session_trace()", secret)
 
     def note(self, future: Future) -> None:
         """Remember a future that has finished."""

@@ -16,6 +16,8 @@ from starlette.routing import Route
 from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import Body, read_body
 from cookhouse.server.refusals import ForbiddenError
+from cookhouse.server.draining import changes_state
+from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
 from cookhouse.server.wire import ValueCounter, training_counter
@@ -115,6 +117,7 @@ async def content_and_body(request: Request, kind: type[Content]) -> tuple[Conte
     Raises:
         TooLargeError: it is over a limit.
         BusyError: the tenant has the server hold too much.
+        ElsewhereError: it has been answered by another server.
         InputError: it is no JSON.
         pydantic.ValidationError: it is not of that type.
     """
@@ -122,7 +125,28 @@ async def content_and_body(request: Request, kind: type[Content]) -> tuple[Conte
     most = min(service.settings.max_json_bytes, service.settings.max_body_bytes)
     with service.held.lease(owner) as lease:
         body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most)
-        return await read_in_turn(service, owner, body, lambda: _content(body, kind)), body
+        content = await read_in_turn(service, owner, body, lambda: _content(body, kind))
+        await check_place(request, service, content, body)
+        return content, body
+
+
+async def check_place(request: Request, service: Service, content: object, body: Body | None = None) -> None:
+    """Have a request answered by the server that holds its session, if that is another. `content` names the session, or
+    something of it; `body` is as it came.
+
+    Raises:
+        ElsewhereError: it has been.
+    """
+    if service.placing is not None:
+        data = None if body is None else body.data
+        waits = changes_state(request.method, request.url.path)
+        await service.placing.check(request, content, data, waits=waits)
+
+
+async def elsewhere(_request: Request, error: Exception) -> Response:
+    """The answer of another server."""
+    assert isinstance(error, ElsewhereError)
+    return error.answer
 
 
 def _content(body: Body, kind: type[Content]) -> Content:

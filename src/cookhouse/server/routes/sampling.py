@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 from tinker import types
 
-from cookhouse.server.routes.exchange import HotRoutes, Owner, ServiceOf, content_of
+from cookhouse.server.routes.exchange import HotRoutes, Owner, ServiceOf, check_place, content_of
 from cookhouse.server.service import Service
 
 router = APIRouter()
@@ -19,7 +19,8 @@ async def create_sampling_session(request: Request, service: ServiceOf, owner: O
 
 
 @router.get("/samplers/{sampler_id}")
-async def get_sampler(sampler_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+async def get_sampler(sampler_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    await check_place(request, service, sampler_id)
     sampler = service.sessions.sampler(sampler_id, owner)
     return JSONResponse(
         {"sampler_id": sampler.sampler_id, "base_model": sampler.base_model, "model_path": sampler.model_path}

@@ -11,7 +11,7 @@ from tinker.types.session_search_request import SessionSearchRequest
 
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import NotFoundError
-from cookhouse.server.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
+from cookhouse.server.routes.exchange import Limit, Offset, Owner, ServiceOf, check_place, content_of, iso, texts
 from cookhouse.server.service import Service
 from cookhouse.server.sessions.search import OWNER, search, status_type
 from cookhouse.server.store.rows import SessionRow
@@ -32,7 +32,7 @@ def list_sessions(service: ServiceOf, owner: Owner, limit: Limit = 20, offset: O
 @router.post("/sessions/search")
 async def search_sessions(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, SessionSearchRequest)
-    live = {session.session_id for session in service.sessions}
+    live = await service.live_sessions()
     return JSONResponse(await asyncio.to_thread(_search, service, owner, content, live))
 
 
@@ -60,6 +60,7 @@ async def assign_project(session_id: str, request: Request, service: ServiceOf, 
 @router.get("/sessions/{session_id}/trace_export")
 async def export_trace(session_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     await asyncio.to_thread(_known_session, service, session_id, owner)
+    await check_place(request, service, session_id)
     try:
         route = service.traces.link(session_id)
     except InputError as error:
@@ -69,7 +70,10 @@ async def export_trace(session_id: str, request: Request, service: ServiceOf, ow
 
 
 @router.get("/session_traces/{session_id}/{expires_at}/{signature}")
-async def download_trace(session_id: str, expires_at: int, signature: str, service: ServiceOf) -> Response:
+async def download_trace(
+    session_id: str, expires_at: int, signature: str, request: Request, service: ServiceOf
+) -> Response:
+    await check_place(request, service, session_id)
     return Response(service.traces.follow(session_id, expires_at, signature), media_type="application/json")
 
 

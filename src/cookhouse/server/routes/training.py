@@ -9,6 +9,7 @@ from cookhouse.server.routes.exchange import (
     Owner,
     ServiceOf,
     accepted,
+    check_place,
     content_of,
     future_answer,
     training_body,
@@ -55,6 +56,7 @@ async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONRe
 async def forward_backward(request: Request, service: Service, owner: str) -> Response:
     async with training_body(request, owner) as (data, body):
         content = await service.training.read_pass(owner, data)
+        await check_place(request, service, content[0].model_id, body)
         arrived = Arrived(kind="forward_backward", body=body.data, encoding=body.encoding)
         return future_answer(*await service.accepting.accept(owner, content, arrived))
 

@@ -3,18 +3,19 @@
 import asyncio
 from dataclasses import asdict
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
-from cookhouse.server.routes.exchange import Owner, ServiceOf
+from cookhouse.server.routes.exchange import Owner, ServiceOf, check_place
 from cookhouse.server.store.usage import Usage
 
 router = APIRouter()
 
 
 @router.get("/sessions/{session_id}/usage")
-async def session_usage(session_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+async def session_usage(session_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     """Of one session; nothing of one that is not the tenant's."""
+    await check_place(request, service, session_id)
     return JSONResponse(asdict(await asyncio.to_thread(service.metering.of_session, session_id, owner)))
 
 

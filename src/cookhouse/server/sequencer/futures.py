@@ -20,6 +20,7 @@ from typing import Any
 from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import GoneError, NotFoundError, blame_of, message_of
+from cookhouse.server.sessions.ids import part_of
 
 _log = logging.getLogger(__name__)
 _RECORD_BYTES = 1024
@@ -153,7 +154,7 @@ class Futures:
 
     def create_sample(self, *, owner: str, session_id: str, on_done: Callable[[], None] | None = None) -> Future:
         """The future of a sampling request, which gets a new id."""
-        request_id = _SAMPLE_PREFIX + secrets.token_hex(12)
+        request_id = _SAMPLE_PREFIX + part_of(session_id) + secrets.token_hex(12)
         return self._add(Future(request_id=request_id, owner=owner, session_id=session_id, on_done=on_done))
 
     def _add(self, future: Future) -> Future:

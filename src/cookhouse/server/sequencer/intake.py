@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 
 from cookhouse.errors import InputError
 from cookhouse.server.journal import AddEntry, DropEntry, Entry, GroupCommit
@@ -39,13 +38,13 @@ class Intake:
         self._futures = futures
         self._sequencer = sequencer
         self._commit = commit
-        self._positions = count()
+        self._next_position = 0
         self._accepting: dict[str, asyncio.Task[None]] = {}
         self._heard_at: dict[str, float] = {}
 
     def number_from(self, position: int) -> None:
-        """Give the next request this place in the order of acceptance."""
-        self._positions = count(position)
+        """Give the next request at least this place in the order of acceptance."""
+        self._next_position = max(self._next_position, position)
 
     async def accept(self, plan: Plan, arrived: Arrived, drawn: Drawn) -> str:
         """Take a request, and return the id to answer with. It goes on where its client has gone.
@@ -98,7 +97,8 @@ class Intake:
         self._sequencer.submit(model, plan.seq_id, job)
 
     def _entry(self, plan: Plan, arrived: Arrived, drawn: Drawn) -> Entry:
-        model = plan.model
+        model, position = plan.model, self._next_position
+        self._next_position += 1
         return Entry(
             request_id=plan.request_id,
             model_id=model.model_id,
@@ -106,7 +106,7 @@ class Intake:
             owner=model.owner,
             seq_id=plan.seq_id,
             kind=arrived.kind,
-            position=next(self._positions),
+            position=position,
             drawn={**drawn, "changes_model": plan.changes_model},
             num_bytes=plan.num_bytes,
             encoding=arrived.encoding,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.server.sequencer.futures import TRAIN_PREFIX, Result
+from cookhouse.server.sessions.ids import part_of
 from cookhouse.server.sessions.sessions import Model
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ def draw() -> dict[str, Any]:
 
 def request_id_of(model_id: str, name: int | str | None) -> str:
     """The id of a model's request, by its `seq_id` or what it is: every copy of it has the same. None: a new one."""
+    prefix = TRAIN_PREFIX + part_of(model_id.partition(":")[0])
     if name is None:
-        return TRAIN_PREFIX + secrets.token_hex(12)
-    return TRAIN_PREFIX + hashlib.sha256(f"{model_id} {name}".encode()).hexdigest()[:24]
+        return prefix + secrets.token_hex(12)
+    return prefix + hashlib.sha256(f"{model_id} {name}".encode()).hexdigest()[:24]
 
 
 def _nothing() -> None:

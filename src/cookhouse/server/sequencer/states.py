@@ -29,7 +29,7 @@ from cookhouse.engine.contract import (
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.server.journal import Answer, DropAnswers, GroupCommit, PutState, SetSamplerFile, State
 from cookhouse.server.journal.folders import JournalFolders
-from cookhouse.server.refusals import LostError
+from cookhouse.server.refusals import LeaseLostError, LostError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.history import Coming, History
@@ -149,6 +149,8 @@ class States:
         unneeded = [self._folders.state(saving.state_id)]
         try:
             state, covered = await self._commit_state(saving)
+        except LeaseLostError:
+            unneeded = []  # another server may have it by now
         except CookhouseError as error:
             if not model.is_dropped and not isinstance(error, LostError):
                 self._note_failure(error)

@@ -7,7 +7,7 @@ are freed then. A restart brings it back from the journal; without one, nothing 
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -123,7 +123,8 @@ class Session:
 class Sessions:
     """The live sessions. Every look-up asks whose they are; what belongs to another tenant does not exist."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_id: Callable[[], str] = lambda: str(uuid.uuid4())) -> None:
+        self._new_id = new_id
         self._sessions: dict[str, Session] = {}
         self._models: dict[str, Model] = {}
         self._samplers: dict[str, Sampler] = {}
@@ -133,11 +134,15 @@ class Sessions:
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
 
+    def has(self, session_id: str) -> bool:
+        """Whether a session is alive, whosever it is."""
+        return session_id in self._sessions
+
     def begin(self, owner: str, idempotency_key: str | None) -> tuple[Session, bool]:
         """The session of this key, and whether it is new."""
         if idempotency_key is not None and (owner, idempotency_key) in self._by_idempotency_key:
             return self._by_idempotency_key[owner, idempotency_key], False
-        return self.add(str(uuid.uuid4()), owner, idempotency_key), True
+        return self.add(self._new_id(), owner, idempotency_key), True
 
     def add(self, session_id: str, owner: str, idempotency_key: str | None) -> Session:
         """A session of this id, which has now been heard of."""

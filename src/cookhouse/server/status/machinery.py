@@ -3,10 +3,12 @@
 import os
 import platform
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from cookhouse.server.access.latencies import WINDOW_SECONDS, RouteTimes
 from cookhouse.server.journaling import FILES, OFF
+from cookhouse.server.leases.members import Member
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
 from cookhouse.server.status.cached import Reading
@@ -52,6 +54,22 @@ def server(service: Service, viewer: Viewer, machine: Machine | None) -> Json:
     }
 
 
+def servers(service: Service, viewer: Viewer, members: Sequence[Member] | None) -> list[Json] | None:
+    """Those that share the sessions; None: this is the only one."""
+    if service.leases is None or members is None:
+        return None
+    return [
+        {
+            "url": member.url if viewer.is_operator else None,
+            "is_this": member.server_id == service.leases.server_id,
+            "is_leaving": member.is_leaving,
+            "silent_seconds": member.silent_seconds,
+            "num_sessions": member.num_sessions,
+        }
+        for member in members
+    ]
+
+
 def settings(used: Settings) -> Json:
     """Those that matter to who asks why something waits. Of a URL only the scheme: it may hold more."""
     journal = used.journal if used.journal in (OFF, FILES, "rows") else used.journal.partition("://")[0] + "://"
@@ -79,7 +97,7 @@ def journal(service: Service, live: Live, machine: Machine | None) -> Json | Non
 def disk(service: Service, viewer: Viewer, machine: Reading[Machine]) -> Json:
     value = machine.value
     return {
-        "folder": str(service.state_dir.absolute()) if viewer.is_operator else None,
+        "folder": str(service.folder.absolute()) if viewer.is_operator else None,
         "bytes": None if value is None else value.disk_bytes,
         "free_bytes": None if value is None else value.disk_free_bytes,
         "database_bytes": None if value is None else value.database_bytes,

@@ -90,6 +90,9 @@ def _server(service: Service, live: Live) -> Iterator[Metric]:
         value=sum(one.length.num_waiting + one.length.num_running for one in live.models),
     )
     yield GaugeMetricFamily("cookhouse_samples", "Sampling requests that wait or run.", value=len(service.samples))
+    if service.leases is not None:
+        name, what = "cookhouse_servers", "Servers that share the sessions, this one among them."
+        yield GaugeMetricFamily(name, what, value=service.leases.num_living)
     if service.commit is not None:
         state = service.commit.state
         yield GaugeMetricFamily(

@@ -10,12 +10,13 @@ from cookhouse.server.service import Service
 from cookhouse.server.status import figures, machinery, workers
 from cookhouse.server.status.cached import Cached
 from cookhouse.server.status.figures import Json
-from cookhouse.server.status.stored import Listed, read_listed, read_machine, read_totals
+from cookhouse.server.status.stored import Listed, read_listed, read_machine, read_servers, read_totals
 from cookhouse.server.status.troubles import troubles
 from cookhouse.server.status.viewer import Viewer, label_of
 from cookhouse.server.status.worker_watch import WorkerWatches
 
 _DISK_SECONDS, _STORE_SECONDS, _ROUTES_SECONDS = 5.0, 10.0, 5.0
+_SERVERS_SECONDS = 1.0
 """How old figures may be."""
 _AGAIN_SECONDS = 0.5
 """How long an answer is given again to the same tenant: what many pages ask costs as much as one does."""
@@ -27,8 +28,9 @@ class Status:
     def __init__(self, service: Service, latencies: Latencies, watches: WorkerWatches) -> None:
         self._service = service
         self._watches = watches
-        self._machine = Cached(partial(read_machine, service.state_dir), seconds=_DISK_SECONDS)
+        self._machine = Cached(partial(read_machine, service.folder), seconds=_DISK_SECONDS)
         self._totals = Cached(partial(read_totals, service), seconds=_STORE_SECONDS)
+        self._servers = Cached(partial(read_servers, service), seconds=_SERVERS_SECONDS)
         self._times = Cached(latencies.times, seconds=_ROUTES_SECONDS)
         self._listed: dict[str, Cached[Listed]] = {}
         self._answers: dict[str, tuple[float, bytes]] = {}
@@ -46,11 +48,12 @@ class Status:
         service = self._service
         if viewer.owner not in self._listed:
             self._listed[viewer.owner] = Cached(partial(read_listed, service, viewer), seconds=_STORE_SECONDS)
-        listed, machine, totals, times, seen = await asyncio.gather(
+        listed, machine, totals, times, servers, seen = await asyncio.gather(
             self._listed[viewer.owner].get(),
             self._machine.get(),
             self._totals.get(),
             self._times.get(),
+            self._servers.get(),
             self._watches.look(),
         )
         live = figures.Live.of(service)
@@ -59,6 +62,7 @@ class Status:
         status = {
             "viewer": {"tenant": label_of(viewer.owner), "is_operator": viewer.is_operator},
             "server": machinery.server(service, viewer, machine.value),
+            "servers": machinery.servers(service, viewer, servers.value),
             "workers": [workers.worker(service, viewer, live, one) for one in seen],
             "base_models": figures.base_models(service, live),
             "totals": everyone,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cookhouse.engine.host_memory import available_bytes, resident_bytes
+from cookhouse.server.leases.members import Member
 from cookhouse.server.service import Service
 from cookhouse.server.status.viewer import Viewer
 from cookhouse.server.store.rows import CheckpointRow
@@ -66,6 +67,11 @@ def read_listed(service: Service, viewer: Viewer) -> Listed:
         checkpoints=service.store.newest_checkpoints(None if viewer.is_operator else viewer.owner, limit=MAX_ROWS),
         session_names=service.store.session_names(live[-MAX_ROWS:]),
     )
+
+
+def read_servers(service: Service) -> Sequence[Member] | None:
+    """Those that share the sessions; None: this is the only one."""
+    return None if service.leases is None else service.leases.members.counted()
 
 
 def _size(file: Path) -> int:

@@ -23,6 +23,10 @@ class Backend(Protocol):
         """
         ...
 
+    def lock_tables(self, connection: sa.Connection) -> None:
+        """Have nobody else change the tables until the end of the transaction."""
+        ...
+
     def keep_copy(self, revision: str) -> None:
         """Keep what there is, before it is brought to that revision.
 

@@ -29,16 +29,20 @@ _LISTING_SECONDS = 1.0
 class Database:
     """Short, blocking calls, from any thread; `record` alone never waits and cannot fail."""
 
-    def __init__(self, place: Path | str) -> None:
+    def __init__(self, place: Path | str, *, is_shared: bool = False) -> None:
         """Open or make a database, and bring one of an older version up to date, whose server must not be running.
 
-        `place`: a file of SQLite's, or the URL of a database of PostgreSQL's.
+        `place`: a file of SQLite's, or the URL of a database of PostgreSQL's, which servers may share.
 
         Raises:
             InputError: it was made by a newer version, is no database, cannot be written, or another server has it.
         """
         self._busy_seconds = _BUSY_SECONDS
-        self.backend = _backend(place)
+        self.backend = _backend(place, is_shared=is_shared)
+        self.fence: Callable[[sa.Connection], None] | None = None
+        """Called at the beginning of each transaction that writes; raises where it must not."""
+        self.on_record: Callable[[], None] | None = None
+        """Called when something waits to be written with the next transaction."""
         self._writes = threading.Lock()
         self._recorded: deque[Callable[[Session], object]] = deque()
         try:
@@ -50,7 +54,9 @@ class Database:
                     if revision is not None:
                         self.backend.keep_copy(schema.newest())
                     with self.writing() as session:
-                        schema.upgrade(session.connection())
+                        self.backend.lock_tables(session.connection())
+                        if schema.revision(session.connection()) != schema.newest():  # else another server has
+                            schema.upgrade(session.connection())
         except BaseException:
             self.close()
             raise
@@ -63,6 +69,8 @@ class Database:
     def record(self, change: Callable[[Session], object]) -> None:
         """Have something written with the next transaction. It must do no harm twice."""
         self._recorded.append(change)
+        if self.on_record is not None:
+            self.on_record()
 
     def flush(self) -> None:
         """Write what has been recorded.
@@ -106,6 +114,8 @@ class Database:
             recorded = list(self._recorded)
             with self.backend.writers.begin() as connection:
                 self.backend.begin(connection, seconds)
+                if self.fence is not None:
+                    self.fence(connection)
                 if recorded:
                     with _session(connection) as session:
                         for change in recorded:
@@ -170,7 +180,7 @@ def _session(bind: sa.Engine | sa.Connection) -> Session:
     return Session(bind, expire_on_commit=False)
 
 
-def _backend(place: Path | str) -> Backend:
+def _backend(place: Path | str, *, is_shared: bool = False) -> Backend:
     if isinstance(place, Path):
         return Sqlite(place, _BUSY_SECONDS)
     try:
@@ -182,7 +192,7 @@ def _backend(place: Path | str) -> Backend:
             "the database has to be postgresql://USER:PASSWORD@HOST/NAME; without one the server keeps its rows in "
             "server.db in the state folder"
         )
-    return Postgresql(url, _BUSY_SECONDS)
+    return Postgresql(url, _BUSY_SECONDS, is_shared=is_shared)
 
 
 @contextlib.contextmanager

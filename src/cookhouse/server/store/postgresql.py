@@ -1,4 +1,4 @@
-"""A store in a database of PostgreSQL's, which one server has at a time."""
+"""A store in a database of PostgreSQL's, which one server has at a time, or several that share it."""
 
 import logging
 from typing import Any
@@ -15,6 +15,12 @@ _CLAIM = 0x636B6872
 """The advisory lock of whoever writes: "ckhr"."""
 _CLAIM_SECONDS = 5.0
 """How long to wait for it: the last connection of a server that was killed may take a moment to end."""
+_UPGRADE = _CLAIM + 1
+"""The lock of whoever changes tables."""
+_IDLE_SECONDS = 3
+"""A shared database ends a transaction in which its server does nothing for so long, such as one that was stopped: it
+must not hold back who takes its place.
+"""
 _CONNECT_SECONDS = 10
 _SETTINGS = {
     "synchronous_commit": "on",  # what a client was told is on the disk, whatever the cluster's default
@@ -25,6 +31,7 @@ _SETTINGS = {
 }
 _TAKEN = "55P03"
 _LOCKED = (_TAKEN, "40001", "40P01")  # lock_not_available, serialization_failure, deadlock_detected
+_IDLE = "25P03"  # idle_in_transaction_session_timeout
 _FULL = "53100"
 _DAMAGED = ("XX001", "XX002")
 _UNREACHABLE = ("08", "53", "57P")
@@ -34,19 +41,20 @@ _UNREACHABLE = ("08", "53", "57P")
 class Postgresql:
     """A `Backend`."""
 
-    def __init__(self, url: sa.URL, busy_seconds: float) -> None:
-        """`busy_seconds`: how long statements wait for a lock.
+    def __init__(self, url: sa.URL, busy_seconds: float, *, is_shared: bool = False) -> None:
+        """`busy_seconds`: how long statements wait for a lock. `is_shared`: with other servers that share it.
 
         Raises:
             InputError: the driver is not installed.
         """
         self.name = url.set(query={}).render_as_string()
         self._busy_seconds = busy_seconds
+        self._is_shared = is_shared
         self._url = url.set(drivername="postgresql+psycopg")
         self.readers = self._engine(isolation_level="AUTOCOMMIT", max_overflow=-1)
         # The lock belongs to the one connection that writes: whoever has lost it cannot write either.
         self.writers = self._engine(pool_size=1, max_overflow=0)
-        sa.event.listen(self.writers, "connect", _take_claim)
+        sa.event.listen(self.writers, "connect", _share_claim if is_shared else _take_claim)
         for engine in (self.readers, self.writers):
             sa.event.listen(engine, "connect", _replace_nul)
 
@@ -57,7 +65,14 @@ class Postgresql:
         except sa.exc.OperationalError as error:
             if _code(error) != _TAKEN:
                 raise
-            raise InputError("it is in use by another server; stop that, or choose another database") from error
+            way_out = ", or start both with --shared-folder" if self._is_shared else ""
+            raise InputError(
+                f"it is in use by another server; stop that{way_out}, or choose another database"
+            ) from error
+
+    def lock_tables(self, connection: sa.Connection) -> None:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE)))
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # loading Alembic takes long
 
     def keep_copy(self, revision: str) -> None:
         _log.warning(
@@ -75,6 +90,8 @@ class Postgresql:
         code = _code(error)
         if code in _LOCKED:
             return locked(seconds)
+        if code == _IDLE:
+            return unreachable(error.orig)
         if code == _FULL:
             return full()
         if code in _DAMAGED:
@@ -92,6 +109,8 @@ class Postgresql:
 
     def _engine(self, **options: Any) -> sa.Engine:
         settings = {**_SETTINGS, "lock_timeout": round(1000 * self._busy_seconds)}
+        if self._is_shared:
+            settings["idle_in_transaction_session_timeout"] = 1000 * _IDLE_SECONDS
         words = [f"-c {name}={value}" for name, value in settings.items()]
         arguments = {
             "application_name": "cookhouse",
@@ -113,10 +132,19 @@ class Postgresql:
 
 
 def _take_claim(connection: Any, _record: Any) -> None:
+    _lock(connection, "pg_advisory_lock")
+
+
+def _share_claim(connection: Any, _record: Any) -> None:
+    """Keep those out who do not share the database."""
+    _lock(connection, "pg_advisory_lock_shared")
+
+
+def _lock(connection: Any, function: str) -> None:
     try:
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = {round(1000 * _CLAIM_SECONDS)}")
-            cursor.execute(f"SELECT pg_advisory_lock({_CLAIM})")
+            cursor.execute(f"SELECT {function}({_CLAIM})")
         connection.commit()
     except BaseException:
         connection.close()

@@ -24,6 +24,8 @@ class SessionRow:
     finish_detail: str | None = None
     idempotency_key: str | None = None
     """What its client calls the request that began it."""
+    server_id: str | None = None
+    """Who holds it, where several servers share the database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,9 @@ class Sqlite:
     def claim(self) -> None:
         """The lock of the state folder does it."""
 
+    def lock_tables(self, connection: sa.Connection) -> None:
+        """The lock of the state folder does it."""
+
     def keep_copy(self, revision: str) -> None:
         copy = self._file.with_name(f"{self._file.name}.before-{revision}")
         begun = copy.with_name(f".{copy.name}")

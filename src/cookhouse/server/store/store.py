@@ -38,9 +38,9 @@ _AMOUNTS = tuple(field.name for field in fields(Usage))
 class Store:
     """Short, blocking calls, from any thread."""
 
-    def __init__(self, database: Path | str, clock: Clock | None = None) -> None:
+    def __init__(self, database: Path | str, clock: Clock | None = None, *, is_shared: bool = False) -> None:
         """Open or make a database, as `Database` does. Raises as that."""
-        self.database = Database(database)
+        self.database = Database(database, is_shared=is_shared)
         self.clock = clock or Clock()
         self._deleted: set[str] = set()
         """Checkpoints whose rows could not be deleted yet."""
@@ -56,6 +56,11 @@ class Store:
             StorageError: they cannot be written now, and are kept for the next time.
         """
         self.database.flush()
+
+    def check_fence(self) -> None:
+        """Raises LeaseLostError: another server writes in place of this one."""
+        with self.database.transaction():
+            pass
 
     def damage(self) -> str | None:
         """What is wrong with the database, None if nothing is."""
@@ -196,7 +201,7 @@ class Store:
             return
         with self.database.writing() as session:
             for (owner, session_id), usage in used.items():
-                record = session.get(UsageRecord, session_id)
+                record = session.get(UsageRecord, session_id, with_for_update=True)
                 if record is None:
                     session.add(UsageRecord(owner=owner, session_id=session_id, **asdict(usage)))
                     continue

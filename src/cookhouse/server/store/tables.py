@@ -34,6 +34,7 @@ class SessionRecord(Base):
     finish_reason: Mapped[str | None]
     finish_detail: Mapped[str | None]
     idempotency_key: Mapped[str | None]
+    server_id: Mapped[str | None] = mapped_column(index=True)
 
 
 class RunRecord(Base):
@@ -169,6 +170,41 @@ class StateRecord(Base):
     num_bytes: Mapped[int]
     seen: Mapped[dict[str, Any]]
     last_checkpoint: Mapped[str | None]
+    created_at: Mapped[float]
+
+
+class ServerRecord(Base):
+    """A server that shares the database with others, as long as it is heard of."""
+
+    __tablename__ = "servers"
+
+    server_id: Mapped[str] = mapped_column(primary_key=True)
+    url: Mapped[str]
+    heard_at: Mapped[float]
+    """Seconds since the epoch, by the database's clock."""
+    is_leaving: Mapped[bool] = mapped_column(server_default=sa.false())
+
+
+class SecretRecord(Base):
+    """What servers that share the database sign with."""
+
+    __tablename__ = "secrets"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[bytes]
+
+
+class CopyRecord(Base):
+    """A copy of a checkpoint that a request asked for, by what its client calls the request."""
+
+    __tablename__ = "copies"
+
+    owner: Mapped[str] = mapped_column(primary_key=True)
+    idempotency_key: Mapped[str] = mapped_column(primary_key=True)
+    server_id: Mapped[str]
+    """Who makes it."""
+    checkpoint_id: Mapped[str | None]
+    """None until it is made."""
     created_at: Mapped[float]
 
 

@@ -173,7 +173,7 @@ function showRequests({ routes, window_seconds: windowSeconds }) {
   );
 }
 
-function showStorage({ journal, disk, checkpoints, server }) {
+function showStorage({ journal, disk, checkpoints, server, servers }) {
   const rows = [
     ["State folder", none(disk.folder, "told to the holder of the first key")],
     ["Disk", `${bytes(disk.free_bytes)} free of ${bytes(disk.bytes)}`],
@@ -181,6 +181,13 @@ function showStorage({ journal, disk, checkpoints, server }) {
     ["Requests held in memory", `${bytes(server.held_bytes)} of ${bytes(server.max_held_bytes)}`],
     ["Results kept", count(server.draining.num_results_kept)],
   ];
+  for (const row of servers ?? []) {
+    const state = `${row.is_this ? ", this one" : ""}${row.is_leaving ? ", stopping" : ""}`;
+    rows.push([
+      `Server ${row.url ?? ""}`,
+      `${plural(row.num_sessions, "session")}, heard of ${seconds(row.silent_seconds)} ago${state}`,
+    ]);
+  }
   if (journal === null) {
     rows.push(["Journal", "off"]);
   } else {

@@ -1,0 +1,183 @@
+"""Which sessions this server answers for, and who answers for the others. Lives on the event loop.
+
+claimed ──► coming: requests wait ── restored ──► in `Sessions`: answered here
+anyone else's ──► `find`: whose, as of a moment ago
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cookhouse.server.leases.keeper import BEAT_SECONDS, Keeper
+from cookhouse.server.leases.members import Holder, Member, Members
+from cookhouse.server.refusals import StorageError
+from cookhouse.server.sessions.sessions import Sessions
+from cookhouse.server.store.store import Store
+
+_log = logging.getLogger(__name__)
+_KNOWN_SECONDS = 1.0
+"""How long it is remembered who holds a session."""
+_MAX_KNOWN = 10_000
+_RETRY_SECONDS = 0.5
+
+TakeOver = Callable[[Collection[str]], Awaitable[None]]
+"""Brings sessions back from the journal; raises StorageError, with nothing done, where that cannot be read now."""
+
+
+class Leases:
+    """Made in any thread, used on the event loop between `join` and `leave`."""
+
+    def __init__(self, store: Store, *, url: str, folder: Path, on_lost: Callable[[], None]) -> None:
+        """`url`: where other servers reach this one. `folder`: of checkpoints and journal, which all of them see.
+        `on_lost` is called, in any thread, when another server has taken this one for dead.
+        """
+        self.members = Members(store, url)
+        self.folder = folder
+        self.secret = self.members.secret("links", secrets.token_bytes(32))
+        self.has_left = False
+        self._database = store.database
+        self._on_lost = on_lost
+        self._sessions: Sessions
+        self._take_over: TakeOver
+        self._loop: asyncio.AbstractEventLoop
+        self._keeper: Keeper | None = None
+        self._coming: set[str] = set()
+        self._changed: asyncio.Event
+        self._known: dict[str, tuple[float, Holder]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def server_id(self) -> str:
+        return self.members.server_id
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what is in this server's memory counts: no other can have taken its sessions over."""
+        return self._keeper is not None and self._keeper.is_current and not self.has_left
+
+    async def join(self, sessions: Sessions, take_over: TakeOver) -> None:
+        """Be one of the servers, and take over what nobody holds, now and later.
+
+        Raises:
+            StorageError: the database cannot be written.
+        """
+        self._sessions, self._take_over = sessions, take_over
+        self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
+        self.members.on_lost = self._lose
+        await asyncio.to_thread(self.members.join)
+        keeper = self._keeper = Keeper(
+            self.members,
+            on_claimed=lambda claimed: self._call(self._claimed, claimed),
+            on_change=lambda: self._call(self._forget_known),
+            on_lost=self._lose,
+        )
+        self._database.on_record = keeper.write_soon
+        keeper.start()
+
+    @property
+    def num_living(self) -> int:
+        """Servers that are heard of, as of the last beat."""
+        return 0 if self._keeper is None else len(self._keeper.living)
+
+    def others(self) -> Sequence[Member]:
+        """Servers that take new work, but for this one."""
+        living = () if self._keeper is None else self._keeper.living
+        return [member for member in living if member.server_id != self.server_id and not member.is_leaving]
+
+    def lives(self, holder: Holder) -> bool:
+        """Whether a server has not been dropped, as of the last beat."""
+        living = () if self._keeper is None else self._keeper.living
+        return any(member.server_id == holder.server_id for member in living)
+
+    def holds(self, session_id: str) -> bool:
+        """Whether this server answers for a session."""
+        return self.is_current and session_id not in self._coming and self._sessions.has(session_id)
+
+    def is_coming(self, session_id: str) -> bool:
+        """Whether a session is being taken over by this server, or may be."""
+        return session_id in self._coming or (self._keeper is not None and self._keeper.is_claiming)
+
+    async def find(self, session_id: str) -> Holder | None:
+        """Who holds a session, as of a moment ago; None: it has ended, or never was. Raises StorageError."""
+        known = self._known.get(session_id)
+        if known is not None and time.monotonic() - known[0] < _KNOWN_SECONDS:
+            return known[1]
+        holder = await asyncio.to_thread(self.members.holder, session_id)
+        if holder is not None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[session_id] = time.monotonic(), holder
+        return holder
+
+    def forget(self, session_id: str) -> None:
+        """Look anew who holds a session."""
+        self._known.pop(session_id, None)
+
+    async def change(self) -> None:
+        """Wait until sessions may have gone to another server."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), BEAT_SECONDS)
+
+    async def begin_leaving(self) -> None:
+        """Claim nothing any more, and have the others take new sessions."""
+        if self._keeper is not None:
+            self._keeper.is_leaving = True
+            try:
+                await asyncio.to_thread(self.members.begin_leaving)
+            except StorageError as error:
+                _log.warning("the other servers were not told that this one stops: %s", error)
+
+    def leave(self) -> None:
+        """Hand all sessions over. Blocking; again does nothing."""
+        if self.has_left or self._keeper is None:
+            return
+        self.has_left = True
+        self._keeper.stop()
+        try:
+            self.members.leave()
+        except StorageError as error:
+            _log.warning("sessions were not handed over, and are taken over in a few seconds: %s", error)
+
+    def _lose(self) -> None:
+        """In any thread."""
+        if not self.has_left:
+            self.has_left = True
+            self._on_lost()
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        """From the keeper's thread."""
+        with suppress(RuntimeError):  # the loop has been closed
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _claimed(self, session_ids: Sequence[str]) -> None:
+        self._coming.update(session_ids)
+        if self._keeper is not None:
+            self._keeper.is_claiming = False
+        self._forget_known()
+        if session_ids:
+            task = asyncio.create_task(self._bring_back(session_ids), name="taking over")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _bring_back(self, session_ids: Sequence[str]) -> None:
+        while not self.has_left:
+            try:
+                await self._take_over(session_ids)
+                break
+            except StorageError as error:
+                _log.warning("sessions that were taken over cannot be read, which is tried again: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:
+                _log.exception("sessions could not be taken over")
+                break
+        self._coming.difference_update(session_ids)
+        self._forget_known()
+
+    def _forget_known(self) -> None:
+        self._known.clear()
+        self._changed.set()
+        self._changed = asyncio.Event()

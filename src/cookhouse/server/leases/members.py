@@ -1,0 +1,206 @@
+"""The servers that share a database, and which of them holds a session: rows, by the database's clock.
+
+    join ──► beat, each second ──► leave
+               └─ unheard of for `SILENT_SECONDS` ──► the others drop it, and claim its sessions
+
+A server whose row is gone holds nothing, and writes nothing: `fence` is part of each of its transactions, and keeps the
+row until the transaction ends.
+"""
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from cookhouse.server.refusals import LeaseLostError
+from cookhouse.server.store.rows import SessionRow
+from cookhouse.server.store.store import Store
+from cookhouse.server.store.tables import AnswerRecord, EntryRecord, SecretRecord, ServerRecord, SessionRecord, add_new
+
+SILENT_SECONDS = 5.0
+"""A server unheard of for so long has ended, or is to."""
+_BUSY_SECONDS = 1.0
+"""How long a claim waits for a lock; the next beat tries again."""
+_NOW = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    server_id: str
+    url: str
+    """Where other servers reach it."""
+    is_leaving: bool
+    """Whether it hands its sessions over soon."""
+    silent_seconds: float
+    num_sessions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Of a session that has not ended."""
+
+    server_id: str | None
+    url: str | None
+    """None: that server has ended, and nobody has claimed the session yet."""
+    is_leaving: bool = False
+
+
+def _nothing() -> None:
+    pass
+
+
+class Members:
+    """Short, blocking calls, from any thread. Each raises StorageError where the database cannot be reached."""
+
+    def __init__(self, store: Store, url: str) -> None:
+        self.server_id = uuid.uuid4().hex
+        self._url = url
+        self._database = store.database
+        self.on_lost: Callable[[], None] = _nothing
+        """Called, in any thread, where a transaction finds that this server is none of them any more."""
+        self._unsure: Sequence[str] = ()
+        """Sessions of a claim that failed: nobody knows what became of it."""
+
+    def join(self) -> None:
+        """Be one of them. From now on all that this process writes is fenced."""
+        me = {"server_id": self.server_id, "url": self._url, "is_leaving": False}
+        with self._database.transaction() as connection:
+            connection.execute(sa.insert(ServerRecord).values(**me, heard_at=_NOW))
+        self._database.fence = self.fence
+
+    def fence(self, connection: sa.Connection) -> None:
+        """Raises LeaseLostError: this server is none of them any more."""
+        mine = sa.select(ServerRecord.server_id).where(ServerRecord.server_id == self.server_id)
+        # The weakest lock that keeps the row: beats go on meanwhile.
+        if connection.execute(mine.with_for_update(read=True, key_share=True)).first() is None:
+            self.on_lost()
+            raise LeaseLostError("this server holds no sessions any more: another has taken them over; send it again")
+
+    def beat(self) -> bool:
+        """Say that this server is alive; whether it is still one of them."""
+        mine = sa.update(ServerRecord).where(ServerRecord.server_id == self.server_id).values(heard_at=_NOW)
+        with self._database.reading() as session:
+            return session.execute(mine.returning(ServerRecord.server_id)).first() is not None
+
+    def flush(self) -> None:
+        """Write rows that have been recorded, if that can be done within a moment."""
+        self._database.try_flush()
+
+    def living(self) -> Sequence[Member]:
+        """All there are, by id."""
+        columns = ServerRecord.server_id, ServerRecord.url, ServerRecord.is_leaving
+        query = sa.select(*columns, (_NOW - ServerRecord.heard_at).label("silent_seconds"))
+        with self._database.reading() as session:
+            rows = session.execute(query.order_by(ServerRecord.server_id)).mappings()
+            return [Member(**row) for row in rows]
+
+    def counted(self) -> Sequence[Member]:
+        """The same, with how many sessions each holds."""
+        count = sa.func.count(SessionRecord.session_id)
+        is_held = (SessionRecord.server_id == ServerRecord.server_id) & SessionRecord.finished_at.is_(None)
+        columns = ServerRecord.server_id, ServerRecord.url, ServerRecord.is_leaving, ServerRecord.heard_at
+        query = sa.select(*columns, count.label("num_sessions")).outerjoin(SessionRecord, is_held).group_by(*columns)
+        counted = query.subquery()
+        wanted = [counted.c.server_id, counted.c.url, counted.c.is_leaving, counted.c.num_sessions]
+        silent = (_NOW - counted.c.heard_at).label("silent_seconds")
+        with self._database.reading() as session:
+            rows = session.execute(sa.select(*wanted, silent).order_by(counted.c.server_id)).mappings()
+            return [Member(**row) for row in rows]
+
+    def drop_silent(self) -> None:
+        """Have those end who are not heard of; one that is in the middle of a transaction, a little later."""
+        is_silent = ServerRecord.heard_at < _NOW - SILENT_SECONDS
+        silent = sa.select(ServerRecord.server_id).where(is_silent).with_for_update(skip_locked=True)
+        with self._database.transaction(_BUSY_SECONDS) as connection:
+            connection.execute(sa.delete(ServerRecord).where(ServerRecord.server_id.in_(silent.scalar_subquery())))
+
+    def claim(self, living: Sequence[Member]) -> Sequence[str]:
+        """Take this server's part of the sessions that nobody holds; their ids. From one thread."""
+        takers = [member.server_id for member in living if not member.is_leaving]
+        if self.server_id not in takers:
+            return []
+        is_held = sa.exists().where(ServerRecord.server_id == SessionRecord.server_id)
+        free = sa.select(SessionRecord.session_id, SessionRecord.server_id).where(
+            SessionRecord.finished_at.is_(None), ~is_held
+        )
+        with self._database.transaction(_BUSY_SECONDS) as connection:
+            mine = sa.select(SessionRecord.session_id).where(SessionRecord.server_id == self.server_id)
+            taken = set(connection.scalars(mine.where(SessionRecord.session_id.in_(self._unsure))))
+            rows = connection.execute(free.order_by(SessionRecord.session_id)).all()
+            part = rows[takers.index(self.server_id) :: len(takers)]
+            self._unsure = [*taken, *(row.session_id for row in part)]
+            taken |= {row.session_id for row in part if self._take(connection, row.session_id, row.server_id)}
+        self._unsure = ()
+        return sorted(taken)
+
+    def _take(self, connection: sa.Connection, session_id: str, from_server: str | None) -> bool:
+        wanted = sa.update(SessionRecord).where(
+            SessionRecord.session_id == session_id,
+            SessionRecord.server_id.is_not_distinct_from(from_server),  # another may have claimed it meanwhile
+            SessionRecord.finished_at.is_(None),
+        )
+        return connection.execute(wanted.values(server_id=self.server_id)).rowcount == 1
+
+    def begin_leaving(self) -> None:
+        mine = sa.update(ServerRecord).where(ServerRecord.server_id == self.server_id)
+        with self._database.reading() as session:
+            session.execute(mine.values(is_leaving=True))
+
+    def leave(self) -> None:
+        """Hand all sessions over to the others; this server writes nothing from then on."""
+        with self._database.transaction() as connection:
+            connection.execute(sa.delete(ServerRecord).where(ServerRecord.server_id == self.server_id))
+
+    def holder(self, session_id: str) -> Holder | None:
+        """None: the session has ended, or never was."""
+        query = (
+            sa.select(SessionRecord.server_id, ServerRecord.url, ServerRecord.is_leaving)
+            .outerjoin(ServerRecord, ServerRecord.server_id == SessionRecord.server_id)
+            .where(SessionRecord.session_id == session_id, SessionRecord.finished_at.is_(None))
+        )
+        with self._database.reading() as session:
+            row = session.execute(query).first()
+        return None if row is None else Holder(server_id=row[0], url=row[1], is_leaving=bool(row[2]))
+
+    def session_of(self, request_id: str) -> str | None:
+        """The session of a request that the journal has."""
+        with self._database.reading() as session:
+            for record in (EntryRecord, AnswerRecord):
+                found = session.scalar(sa.select(record.session_id).where(record.request_id == request_id))
+                if found is not None:
+                    return str(found)
+        return None
+
+    def live_sessions(self) -> Collection[str]:
+        """Ids of all that have not ended."""
+        with self._database.reading() as session:
+            return set(session.scalars(sa.select(SessionRecord.session_id).where(SessionRecord.finished_at.is_(None))))
+
+    def add_session(self, row: SessionRow) -> str:
+        """Write a session of this server's, unless its client has begun one by the same key, at any of them; the id of
+        the one that counts.
+        """
+        same = sa.select(SessionRecord.session_id).where(
+            SessionRecord.owner == row.owner,
+            SessionRecord.idempotency_key == row.idempotency_key,
+            SessionRecord.finished_at.is_(None),
+        )
+        with self._database.writing() as session:
+            if row.idempotency_key is not None:
+                key = sa.func.hashtextextended(f"{row.owner} {row.idempotency_key}", 0)
+                session.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+                if (known := session.scalars(same).first()) is not None:
+                    return str(known)
+            add_new(session, row)
+        return row.session_id
+
+    def secret(self, name: str, drawn: bytes) -> bytes:
+        """What all of them sign with: what one of them has drawn first."""
+        with self._database.writing() as session:
+            session.execute(insert(SecretRecord).values(name=name, value=drawn).on_conflict_do_nothing())
+            return session.get_one(SecretRecord, name).value
+
+    def is_alone(self) -> bool:
+        return [member.server_id for member in self.living()] == [self.server_id]

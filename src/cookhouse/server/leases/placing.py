@@ -1,0 +1,144 @@
+"""Whether a request is answered here, or by the server that holds its session. Lives on the event loop.
+
+ours ──► here               coming ──► waits ──► here
+another's ──► sent on       nobody's, or of one that leaves ──► waits until it is somebody's
+of no session that lives ──► here: whoever is asked says that it has ended
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from cookhouse.server.leases.forwarding import FORWARDED, NOT_HERE, Forwarding, UnreachableError
+from cookhouse.server.leases.leases import Leases
+from cookhouse.server.leases.members import Holder
+from cookhouse.server.sequencer.futures import Futures
+from cookhouse.server.sessions.ids import session_of_request
+
+_log = logging.getLogger(__name__)
+_PAUSE_SECONDS = 0.1
+_LOOK_SECONDS = 0.5
+"""How often it is asked whether the server that is to answer lives: one that was stopped leaves connections open."""
+_WAY_OUT = "its session is being taken over by another server; send it again"
+
+
+class ElsewhereError(Exception):
+    """A request has its answer, from another server."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__("answered by another server")
+        self.answer = answer
+
+
+class Placing:
+    def __init__(self, leases: Leases, forwarding: Forwarding, futures: Futures, *, hold_seconds: float) -> None:
+        """`hold_seconds`: how long a request waits at most for its session to be taken over."""
+        self._leases = leases
+        self._forwarding = forwarding
+        self._futures = futures
+        self._hold_seconds = hold_seconds
+
+    async def check(self, request: Request, content: object, body: bytes | bytearray | None, *, waits: bool) -> None:
+        """Return where a request is to be answered here. `content` names its session, or something of it; `body` is as
+        it came. `waits`: it is not for a server that leaves, since it would change something.
+
+        Raises:
+            ElsewhereError: it has been answered.
+            StorageError: the database cannot be read now.
+        """
+        session_id = await self._session_of(content, request.path_params)
+        if session_id is None or self._leases.holds(session_id):
+            return
+        answer = await self._elsewhere(request, session_id, body or b"", waits=waits)
+        if answer is not None:
+            raise ElsewhereError(answer)
+
+    async def to_another(self, request: Request) -> Response | None:
+        """What a server that takes new work answers to a request whose body has not been read; None: there is none."""
+        others = self._leases.others()
+        if not others or FORWARDED in request.headers:
+            return None
+        try:
+            return await self._forwarding.send(request, random.choice(others).url)
+        except UnreachableError as error:
+            _log.info("a request could not be sent on: %s", error)
+            return None
+
+    async def _elsewhere(
+        self, request: Request, session_id: str, body: bytes | bytearray, *, waits: bool
+    ) -> Response | None:
+        """None: it is answered here after all."""
+        came_from = request.headers.get(FORWARDED)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._hold_seconds
+        while loop.time() < deadline:
+            if self._leases.holds(session_id):
+                return None
+            if self._leases.is_coming(session_id):
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            holder = await self._leases.find(session_id)
+            if holder is None:
+                return None
+            if holder.server_id == self._leases.server_id:
+                if self._leases.is_current and not self._leases.is_coming(session_id):
+                    return None  # it has just ended, which is being written
+                await asyncio.sleep(_PAUSE_SECONDS)
+                self._leases.forget(session_id)
+                continue
+            if came_from is not None and holder.url is not None and holder.server_id != came_from:
+                return _not_here()
+            answer = None
+            if came_from is None and holder.url is not None and not (waits and holder.is_leaving):
+                answer = await self._sent(request, holder, body)
+            if answer is not None:
+                return answer
+            self._leases.forget(session_id)
+            await self._leases.change()
+        return _not_here()
+
+    async def _sent(self, request: Request, holder: Holder, body: bytes | bytearray) -> Response | None:
+        """None: that server does not answer, or holds the session no more."""
+        assert holder.url is not None
+        sending = asyncio.ensure_future(self._forwarding.send(request, holder.url, body))
+        try:
+            while not sending.done():
+                await asyncio.wait([sending], timeout=_LOOK_SECONDS)
+                if not sending.done() and not self._leases.lives(holder):
+                    return None
+            return sending.result()
+        except UnreachableError as error:
+            _log.info("a request waits: %s", error)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            return None
+        finally:
+            sending.cancel()
+
+    async def _session_of(self, content: object, path: Mapping[str, Any]) -> str | None:
+        """The session that a request is of."""
+        for name in ("session_id", "sampler_id"):
+            if isinstance(found := path.get(name), str):
+                return found.partition(":")[0]
+        if isinstance(content, str):
+            return content.partition(":")[0]
+        target = getattr(content, "target", content)
+        for name in ("session_id", "model_id", "sampling_session_id"):
+            if isinstance(found := getattr(target, name, None), str):
+                return found.partition(":")[0]
+        request_id = getattr(content, "request_id", None)
+        if not isinstance(request_id, str):
+            return None
+        if (named := session_of_request(request_id)) is not None:
+            return named
+        if self._futures.peek(request_id) is not None:
+            return None
+        return await asyncio.to_thread(self._leases.members.session_of, request_id)
+
+
+def _not_here() -> JSONResponse:
+    return JSONResponse({"detail": _WAY_OUT}, status_code=503, headers={"Retry-After": "1", NOT_HERE: "1"})

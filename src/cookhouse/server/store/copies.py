@@ -1,0 +1,49 @@
+"""Copies of checkpoints that clients asked for, by what they call their requests, where servers share a database."""
+
+import time
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from cookhouse.server.refusals import StorageBusyError
+from cookhouse.server.store.store import Store
+from cookhouse.server.store.tables import CopyRecord, ServerRecord
+
+_KEPT_SECONDS = 86_400
+"""How long a retry is recognized."""
+
+
+class Copies:
+    """Short, blocking calls, from any thread."""
+
+    def __init__(self, store: Store, server_id: str) -> None:
+        self._database = store.database
+        self._server_id = server_id
+
+    def begin(self, owner: str, idempotency_key: str) -> str | None:
+        """Have this server make a copy; the id of the checkpoint that has been made already.
+
+        Raises:
+            StorageBusyError: another server makes it.
+        """
+        claim = {"owner": owner, "idempotency_key": idempotency_key, "server_id": self._server_id}
+        with self._database.writing() as session:
+            session.execute(sa.delete(CopyRecord).where(CopyRecord.created_at < time.time() - _KEPT_SECONDS))
+            session.execute(insert(CopyRecord).values(**claim, created_at=time.time()).on_conflict_do_nothing())
+            record = session.get_one(CopyRecord, (owner, idempotency_key), with_for_update=True)
+            if record.checkpoint_id is not None or record.server_id == self._server_id:
+                return record.checkpoint_id
+            if session.get(ServerRecord, record.server_id) is not None:
+                raise StorageBusyError("another server makes this copy; send it again")
+            record.server_id = self._server_id
+        return None
+
+    def finish(self, owner: str, idempotency_key: str, checkpoint_id: str) -> None:
+        with self._database.writing() as session:
+            session.get_one(CopyRecord, (owner, idempotency_key)).checkpoint_id = checkpoint_id
+
+    def drop(self, owner: str, idempotency_key: str) -> None:
+        """Forget a copy that this server could not make."""
+        given = sa.delete(CopyRecord).filter_by(owner=owner, idempotency_key=idempotency_key)
+        with self._database.writing() as session:
+            session.execute(given.where(CopyRecord.server_id == self._server_id))

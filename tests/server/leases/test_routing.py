@@ -1,0 +1,231 @@
+"""Catches requests that only the server which holds their session can answer, sent to another."""
+
+import threading
+import uuid
+from concurrent.futures import Future
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.server.hosting import OTHER_KEY
+from tests.server.leases.conftest import Shared, knows_another
+from tests.server.test_draining import drain
+from tests.server.test_routes import Server
+from tests.server.test_silence import HeldEngine
+from tests.waiting import wait_until
+from tinker.proto import tinker_public_pb2 as pb
+
+from cookhouse.server.journal.segments import MAX_ROW_BYTES
+from cookhouse.server.refusals import LeaseLostError
+
+Two = tuple[Server, Server]
+BEGIN: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
+
+
+def in_thread(server: Server, route: str, **content: Any) -> "Future[httpx.Response]":
+    answer: Future[httpx.Response] = Future()
+    threading.Thread(target=lambda: answer.set_result(server.http.post(route, json=content))).start()
+    return answer
+
+
+def save(server: Server, model_id: str, seq_id: int, route: str = "save_weights") -> str:
+    """The path of a checkpoint."""
+    saved = server.post(f"/{route}", model_id=model_id, seq_id=seq_id, path=f"at-{seq_id}")["request_id"]
+    return str(server.result(saved).json()["path"])
+
+
+def test_a_client_of_the_other_server_trains_and_samples(two: Two) -> None:
+    """Would catch a route that looks into its own server's memory only."""
+    mine, other = two
+    session_id = mine.session()
+    model_id = other.model(session_id)
+    first = other.forward_backward(model_id, 1).json()["request_id"]
+    assert session_id in first
+    assert mine.result(first).content == other.result(first).content
+    assert other.grad_norm(model_id, 2) > 0
+    assert other.post("/get_info", model_id=model_id)["model_id"] == model_id
+    path = save(other, model_id, 3)
+    loading = other.post("/load_weights", model_id=model_id, seq_id=4, path=path, optimizer=True)["request_id"]
+    assert other.result(loading).json()["path"] == path
+    request = {"session_id": session_id, "sampling_session_seq_id": 0, "model_path": path}
+    sampler_id = other.post("/create_sampling_session", **request)["sampling_session_id"]
+    sample = {
+        "sampling_session_id": sampler_id,
+        "seq_id": 1,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1]}]},
+        "sampling_params": {"max_tokens": 1},
+    }
+    request_id = other.post("/asample", **sample)["request_id"]
+    assert session_id in request_id
+    assert other.result(request_id).content == mine.result(request_id).content
+    assert other.http.get(f"/samplers/{sampler_id}").json() == mine.http.get(f"/samplers/{sampler_id}").json()
+    other.post("/cancel_future", request_id=request_id)
+    polled = {"target": {"sampling_session_id": sampler_id}, "prev_cursor": 0, "retrieved_request_ids": []}
+    assert other.post("/retrieve_futures", **polled)["completions"][0]["request_id"] == request_id
+    other.post("/session_heartbeat", session_id=session_id)
+    assert len(mine.engine.calls) > 0
+    assert other.engine.calls == []
+    other.post(f"/sessions/{session_id}/finish", reason={"type": "success"})
+    for server in two:
+        assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
+
+
+def large_pass(server: Server, model_id: str) -> str:
+    """A request whose body the journal keeps in a segment; its id."""
+    message = pb.ForwardBackwardRequest(model_id=model_id, seq_id=1, loss_fn="cross_entropy")
+    for _ in range(600):
+        datum = message.data.add()
+        datum.model_input.add().encoded_text.tokens = np.arange(1, 61, dtype="<i4").tobytes()
+        targets = pb.Tensor(dtype=pb.DTYPE_INT64, dense=np.arange(2, 62, dtype="<i8").tobytes())
+        datum.loss_fn_inputs["target_tokens"].CopyFrom(targets)
+    body = message.SerializeToString()
+    assert len(body) > MAX_ROW_BYTES
+    return str(server.http.post("/forward_backward", content=body).json()["request_id"])
+
+
+def test_a_large_body_goes_on_as_it_came(two: Two) -> None:
+    mine, other = two
+    model_id = other.model(mine.session())
+    assert other.result(large_pass(other, model_id)).status_code == 200
+
+
+def test_a_session_of_before_is_found_by_its_requests(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a request that was accepted before servers shared the database, and is unknown (404) then."""
+    monkeypatch.setattr("cookhouse.server.service.new_shared_id", lambda: str(uuid.uuid4()))
+    engine = HeldEngine()
+    with shared.server(make_engine=lambda: engine) as first, shared.server() as second:
+        wait_until(lambda: knows_another(second))
+        accepted = first.forward_backward(first.model(first.session()), 1).json()["request_id"]
+        assert "shared" not in accepted
+        engine.free.set()
+        assert second.result(accepted).content == first.result(accepted).content
+
+
+def test_what_a_silent_server_accepted_is_done_by_the_other(shared: Shared) -> None:
+    """Would catch a body in a segment that the other cannot read, and a server that goes on beside it."""
+    engine = HeldEngine()
+    with shared.server(make_engine=lambda: engine) as first, shared.server() as second:
+        wait_until(lambda: knows_another(first) and knows_another(second))
+        session_id = first.session()
+        model_id = first.model(session_id)
+        accepted = large_pass(first, model_id)
+        leases = first.host.service.leases
+        assert leases is not None
+        assert leases._keeper is not None
+        leases._keeper.stop()
+        wait_until(lambda: second.host.service.sessions.has(session_id))
+        assert second.result(accepted).status_code == 200
+        assert first.result(accepted).content == second.result(accepted).content
+        assert first.grad_norm(model_id, 2) > 0
+        assert [name for name, _ in second.engine.calls][-1] == "optim_step"
+        assert first.http.get(f"{first.host.url}/readyz").status_code == 503
+        engine.free.set()
+        with pytest.raises(LeaseLostError):
+            first.host.service.store.set_session_project(session_id, "p")
+        assert shared.num_lost == 1
+
+
+def test_what_is_listed_is_the_same_from_each(two: Two) -> None:
+    """Would catch rows that wait in one server's memory, and links that only the server knows which made them."""
+    mine, other = two
+    session_id = mine.session()
+    model_id = mine.model(session_id)
+    path = save(mine, model_id, 1)
+    weights = save(mine, model_id, 2, "save_weights_external")
+    routes = (
+        "/training_runs",
+        f"/training_runs/{model_id}",
+        f"/training_runs/{model_id}/checkpoints",
+        "/checkpoints",
+        "/sessions",
+        f"/sessions/{session_id}",
+        f"/sessions/{session_id}/usage",
+    )
+
+    def listed(server: Server) -> list[Any]:
+        found = [server.http.get(route).json() for route in routes]
+        for run in (*found[0]["training_runs"], found[1]):  # of a second ago, here
+            run.pop("last_request_time")
+        return found
+
+    wait_until(lambda: listed(other)[0]["training_runs"])
+    assert listed(mine) == listed(other)
+    searched = {"statuses": [{"type": "active"}], "limit": 5}
+    assert mine.post("/sessions/search", **searched) == other.post("/sessions/search", **searched)
+    run, kind, name = weights.removeprefix("tinker://").split("/")
+    urls = mine.http.get(f"/training_runs/{run}/checkpoints/{kind}/{name}/external_weights_urls").json()["urls"]
+    for link in urls.values():
+        elsewhere = link.replace(mine.host.url, other.host.url)
+        assert httpx.get(elsewhere, trust_env=False).content == httpx.get(link, trust_env=False).content != b""
+    trace = other.http.get(f"/sessions/{session_id}/trace_export").json()["url"]
+    assert trace.startswith(other.host.url), "what the client can reach"
+    assert len(httpx.get(trace, trust_env=False).json()["traceEvents"]) > 0
+    saved = path.rpartition("/")[2]
+    assert other.http.delete(f"/training_runs/{model_id}/checkpoints/weights/{saved}").status_code == 200
+    assert len(mine.http.get("/checkpoints").json()["checkpoints"]) == 1
+
+
+def test_a_session_is_begun_once(two: Two) -> None:
+    """Would catch a retry that reaches the other server, and makes a second session."""
+    mine, other = two
+    both = [in_thread_with_key(server, "k") for server in (mine, other) for _ in range(4)]
+    assert len({answer.result(20).json()["session_id"] for answer in both}) == 1
+    again = in_thread_with_key(mine, "another").result(20).json()["session_id"]
+    assert again not in {answer.result().json()["session_id"] for answer in both}
+
+
+def in_thread_with_key(server: Server, key: str) -> "Future[httpx.Response]":
+    answer: Future[httpx.Response] = Future()
+    headers = {"X-Idempotency-Key": key}
+    threading.Thread(
+        target=lambda: answer.set_result(server.http.post("/create_session", json=BEGIN, headers=headers))
+    ).start()
+    return answer
+
+
+def test_a_checkpoint_is_copied_once(two: Two) -> None:
+    """Would catch a retry that reaches the other server, and makes a second copy."""
+    mine, other = two
+    path = save(mine, mine.model(mine.session()), 1)
+    wanted = {"source_path": path, "destination_project_id": "p"}
+    answers = [
+        server.http.post("/copy_weights", json=wanted, headers={"X-Idempotency-Key": "k"}) for server in (mine, other)
+    ]
+    assert answers[0].json() == answers[1].json()
+    assert answers[0].status_code == 200
+
+
+def test_another_tenant_s_session_does_not_exist_elsewhere_either(two: Two) -> None:
+    """Would catch a request that is trusted since a server sent it on."""
+    mine, other = two
+    session_id = mine.session()
+    for server in two:
+        server.http.headers["X-API-Key"] = OTHER_KEY
+        assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
+    other.http.headers["X-API-Key"] = "tml-nobody"
+    assert other.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 401
+
+
+def test_what_a_stopping_server_does_not_take_is_done_by_the_other(shared: Shared) -> None:
+    """Would catch a request that waits for the end of a drain, or that both servers send to one another."""
+    engine = HeldEngine()
+    with shared.server(make_engine=lambda: engine) as first, shared.server() as second:
+        wait_until(lambda: knows_another(first) and knows_another(second))
+        session_id = first.session()
+        model_id = first.model(session_id)
+        running = first.forward_backward(model_id, 1).json()["request_id"]
+        drained = drain(first)
+        assert first.session() in {session.session_id for session in second.host.service.sessions}
+        held = [in_thread(one, "/optim_step", model_id=model_id, seq_id=2, adam_params={}) for one in (first, second)]
+        first.post("/session_heartbeat", session_id=session_id)
+        second.post("/session_heartbeat", session_id=session_id)
+        assert not any(one.done() for one in held)
+        engine.free.set()
+        assert first.result(running).status_code == 200
+        assert drained.result(20)
+        first.host.on_loop(first.host.service.hand_over)
+        [accepted] = {one.result(20).json()["request_id"] for one in held}
+        assert second.result(accepted).json()["metrics"]["grad_norm"] > 0
+        assert first.result(accepted).status_code == 200, "it is known of there, too"
+        assert second.engine.calls[-1][0] == "optim_step"
