@@ -121,7 +121,7 @@ class Tenant:
         return int(answer.split(b" ", 2)[1]), content
 
 
-async def supervised(tenant: Tenant, done: Done, _num_requests: int) -> None:
+async def supervised(tenant: Tenant, done: Done, _index: int, _num_requests: int) -> None:
     """A pass and a step, the next ones sent before these are answered."""
     under_way: deque[asyncio.Future[list[bytes]]] = deque()
     try:
@@ -136,15 +136,17 @@ async def supervised(tenant: Tenant, done: Done, _num_requests: int) -> None:
         await asyncio.gather(*under_way, return_exceptions=True)
 
 
-async def rl(tenant: Tenant, done: Done, num_requests: int) -> None:
-    """New weights, samples of them, and then a pass and a step."""
+async def rl(tenant: Tenant, done: Done, index: int, num_requests: int) -> None:
+    """New weights, samples of them, and then a pass and a step; every other tenant begins with these."""
+    if index % 2:
+        await (await tenant.train())
     while True:
         await tenant.sample(await tenant.publish(), num_requests)
         await (await tenant.train())
         done.steps.append(time.monotonic())
 
 
-LOOPS: Mapping[str, Callable[[Tenant, Done, int], Awaitable[None]]] = {"supervised": supervised, "rl": rl}
+LOOPS: Mapping[str, Callable[[Tenant, Done, int, int], Awaitable[None]]] = {"supervised": supervised, "rl": rl}
 
 
 def replay(
@@ -177,7 +179,9 @@ async def _replay(
     for tenant in tenants:
         await tenant.create()
     await asyncio.to_thread(ready.wait)
-    running = [asyncio.ensure_future(LOOPS[loop](tenant, done, num_requests)) for tenant in tenants]
+    running = [
+        asyncio.ensure_future(LOOPS[loop](tenant, done, index, num_requests)) for index, tenant in enumerate(tenants)
+    ]
     watching = asyncio.ensure_future(asyncio.to_thread(ended.wait))
     finished, _ = await asyncio.wait([watching, *running], return_when=asyncio.FIRST_COMPLETED)
     for each in finished:
