@@ -1,16 +1,19 @@
-"""A whole server over HTTP whose engine, a process of its own as usual, computes nothing: it sleeps.
+"""A whole server over HTTP whose engines, processes of their own as usual, compute nothing: they sleep.
 
-python -m bench.simulated_server STATE_DIR [COSTS] prints its URL, and ends with its stdin
+python -m bench.simulated_server STATE_DIR [COSTS [POOL]] prints its URL, and ends with its stdin; see `Watch` for what
+it measures of itself. POOL is as `plans_of` takes it: {"workers": 4}
 """
 
 import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from bench.busy import Busy
+from bench.watch import Watch
 
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.simulated import Costs, SimulatedEngine
@@ -19,20 +22,28 @@ from cookhouse.engine.transports.child_process import Running, Tell, run_child
 from cookhouse.engine.worker import Runner
 
 _AS_CHILD = "--child"
+FIGURES = "watched.json"
+"""In the state folder: what the server measured of itself."""
 
 
-def _start_child(costs: Costs, options: WorkerOptions) -> Child:
+def _start_child(costs: Mapping[str, float], options: WorkerOptions) -> Child:
     child = Child((sys.executable, "-m", "bench.simulated_server", _AS_CHILD))
-    child.begin(options, asdict(costs))
+    child.begin(options, costs)
     return child
 
 
 def _make_worker(options: WorkerOptions, costs: Mapping[str, Any], tell: Tell) -> Running:
-    return Runner(lambda: SimulatedEngine(costs=Costs(**costs)), options, tell)
+    busy = Busy(options.folder.parent / options.worker)
+    return Runner(lambda: SimulatedEngine(costs=Costs(**costs), spend=busy.sleep), options, tell)
 
 
-def _serve(state_dir: Path, costs: Costs, keys: str) -> int:
+def _serve(state_dir: Path, costs: Mapping[str, float], pool: Mapping[str, int], keys: str) -> int:
     from cookhouse.server.main import run_server
+    from cookhouse.server.workers.plans import FOLDER, plans_of
+
+    def begin(url: str, _engine: str) -> None:
+        Watch(state_dir / FIGURES, state_dir / FOLDER).listen()
+        print(url, flush=True)
 
     run_server(
         host="127.0.0.1",
@@ -41,8 +52,9 @@ def _serve(state_dir: Path, costs: Costs, keys: str) -> int:
         state_dir=state_dir,
         base_models=[],
         make_worker=partial(_start_child, costs),
+        plans=plans_of(**pool),
         watch_stdin=True,
-        on_ready=lambda url, _engine: print(url, flush=True),
+        on_ready=begin,
     )
     return 0
 
@@ -50,7 +62,6 @@ def _serve(state_dir: Path, costs: Costs, keys: str) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == _AS_CHILD:
         os._exit(run_child(int(sys.argv[2]), lambda: None, _make_worker))
-    state_dir, *costs = sys.argv[1:]
-    os._exit(
-        _serve(Path(state_dir), Costs(**json.loads(costs[0])) if costs else Costs(), os.environ["COOKHOUSE_API_KEYS"])
-    )
+    state_dir, *options = sys.argv[1:]
+    costs, pool = [*(json.loads(option) for option in options), {}, {}][:2]
+    os._exit(_serve(Path(state_dir), costs, pool, os.environ["COOKHOUSE_API_KEYS"]))

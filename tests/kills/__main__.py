@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tests.kills.killing_server import OFTEN, killing_module
@@ -22,6 +23,7 @@ SETTINGS = (
     Setting(loops=("rl",), precision="float32", deterministic=False),
     Setting(loops=("supervised",), precision="bfloat16", deterministic=False),
 )
+KINDS = ("workers", "trainers", "samplers")
 
 
 def say(text: str) -> None:
@@ -36,8 +38,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--setting", action="append", choices=[one.name for one in SETTINGS], help="default: all")
     parser.add_argument("--folder", type=Path, help="where to leave all files; default: a folder that is deleted")
+    for kind in KINDS:
+        parser.add_argument(f"--{kind}", type=int, help="as of `cookhouse serve`; default: one worker that does all")
     options = parser.parse_args()
-    settings = [one for one in SETTINGS if one.name in (options.setting or [one.name])]
+    pool = tuple((kind, number) for kind in KINDS if (number := getattr(options, kind)) is not None)
+    settings = [replace(one, pool=pool) for one in SETTINGS if one.name in (options.setting or [one.name])]
     with tempfile.TemporaryDirectory() as temporary:
         return _kill(options, settings, options.folder or Path(temporary))
 
@@ -54,7 +59,7 @@ def _kill(options: argparse.Namespace, settings: list[Setting], folder: Path) ->
             say(f"{setting.name}: {whole[setting].num_answers} answers, undisturbed")
         num_moments = min(options.moments_per_run, options.moments - num_done)
         seed = f"{options.seed} {num_runs}"
-        moments = random_moments(seed, num_moments, whole[setting].num_answers)
+        moments = random_moments(seed, num_moments, whole[setting].num_answers, setting.num_workers)
         settings_of_server: Mapping[str, float] = OFTEN if (cycle + place) % 2 else {}
         say(f"run {num_runs} of {setting.name}, seed {seed!r}, server with {settings_of_server or 'its own settings'}")
         try:

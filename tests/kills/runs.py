@@ -32,15 +32,22 @@ class Setting:
     """One of each tenant's; a model that trains alone repeats to the bit without `deterministic`."""
     precision: str
     deterministic: bool
+    pool: tuple[tuple[str, int], ...] = ()
+    """How many workers of which kind, as the server's options; none: one that does all."""
 
     @property
     def name(self) -> str:
         words = [*self.loops, self.precision, *(["deterministic"] if self.deterministic else [])]
-        return "-".join(words)
+        return "-".join([*words, *(f"{number}-{kind}" for kind, number in self.pool)])
 
     @property
     def options(self) -> list[str]:
-        return ["--precision", self.precision, *(["--deterministic"] if self.deterministic else [])]
+        pool = [word for kind, number in self.pool for word in (f"--{kind}", str(number))]
+        return ["--precision", self.precision, *(["--deterministic"] if self.deterministic else []), *pool]
+
+    @property
+    def num_workers(self) -> int:
+        return sum(number for _, number in self.pool) or 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +57,8 @@ class Moment:
     after_answers: int
     """Of all clients together."""
     wait_seconds: float
-    victim: str
-    """`server` or `engine`."""
+    workers: tuple[int, ...] = ()
+    """The workers that are killed, by number; none: the server."""
 
 
 @dataclass
@@ -66,6 +73,8 @@ class Outcome:
     """What was killed, and where that hit."""
     odd_exits: list[int] = field(default_factory=list)
     """Exit codes of servers that ended by themselves."""
+    left: list[str] = field(default_factory=list)
+    """Processes and files that are still there once the server and all sessions have ended."""
 
     def told(self, loop: str) -> Any:
         """What a client kept: its model's id, and all numbers."""
@@ -75,6 +84,7 @@ class Outcome:
         """In words, what is not as in an undisturbed run; none: it ended as that did, to the bit."""
         found = [f"{loop} failed: {error}" for loop, error in self.errors.items()]
         found += [f"a server ended by itself with exit code {code}" for code in self.odd_exits]
+        found += [f"left behind: {what}" for what in self.left]
         for loop in loops:
             if loop not in self.errors:
                 found += _different_numbers(loop, self.told(loop)["numbers"], whole.told(loop)["numbers"])
@@ -176,7 +186,10 @@ def run(
         for client in clients:
             if (error := client.end(deadline)) is not None:
                 outcome.errors[client.loop] = error
+        server.end_sessions()
+        outcome.left = server.left_files()
         outcome.odd_exits = [code for code in server.exit_codes if code != -9]
+    outcome.left += server.left_processes()
     return outcome
 
 
@@ -187,22 +200,29 @@ def _stuck(clients: Sequence[Client], server: KeptServer) -> str:
 
 def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client]) -> str:
     where = ", ".join(f"{client.loop} at answer {client.num_answers}{' (over)' * client.is_over}" for client in clients)
-    victim = moment.victim
-    if victim == "engine" and not server.kill_engine():
-        victim = "server (it had no engine yet)"
-    if victim != "engine":
+    num_workers = len(server.engines())
+    num_killed = server.kill_workers(moment.workers)
+    if not num_killed:
         server.wait_for_start(server.kill())
+    victim = f"{num_killed} of {num_workers} workers" if num_killed else "server"
+    if moment.workers and not num_killed:
+        victim += " (it had no worker yet)"
     return f"{victim} killed {1e3 * moment.wait_seconds:.0f} ms after answer {moment.after_answers}: {where}"
 
 
-def random_moments(seed: str, num_moments: int, num_answers: int) -> list[Moment]:
-    """Moments of a run of so many answers, from a seed."""
+def random_moments(seed: str, num_moments: int, num_answers: int, num_workers: int = 1) -> list[Moment]:
+    """Moments of a run of so many answers, from a seed: of the server, of one of its workers, or of several at once."""
     chance = random.Random(seed)
     return [
         Moment(
             after_answers=chance.randrange(int(_SHARE * num_answers)),
             wait_seconds=chance.uniform(0.0, _MAX_WAIT_SECONDS),
-            victim=chance.choice(["server", "engine"]),
+            workers=_victims(chance, num_workers),
         )
         for _ in range(num_moments)
     ]
+
+
+def _victims(chance: random.Random, num_workers: int) -> tuple[int, ...]:
+    number = chance.choice([0, 1, *([chance.randint(2, num_workers)] if num_workers > 1 else [])])
+    return tuple(chance.sample(range(num_workers), number))

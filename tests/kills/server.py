@@ -17,6 +17,12 @@ import httpx
 
 KEYS = ("tml-killed-0001", "tml-killed-0002")
 START_SECONDS = 180.0
+OF_SESSIONS = ("states", "samplers", "loads", "journal", "snapshots")
+"""Folders of a state folder that hold nothing without a session."""
+_LEFT_SECONDS = 30.0
+"""Until what a server leaves behind is taken for forgotten."""
+_MARK = "COOKHOUSE_KILLED_SERVER"
+"""In the environment of a server, and so of all that it starts: its state folder."""
 _FAILED_START_SECONDS = 0.5
 """Until the next try, where one ended by itself."""
 
@@ -84,13 +90,43 @@ class KeptServer:
         os.kill(self.pid, signal.SIGTERM)
         return count
 
-    def kill_engine(self) -> bool:
-        """Kill the server's engine; whether there was one."""
+    def kill_workers(self, places: Sequence[int]) -> int:
+        """Kill engines by their places among those that run now; how many it were."""
         engines = self.engines()
-        for pid in engines:
+        victims = [engines[place] for place in places if place < len(engines)]
+        for pid in victims:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        return bool(engines)
+        return len(victims)
+
+    def end_sessions(self) -> None:
+        """Have the next server end all that an earlier one knew, and wait until it is ready."""
+        self._command += ["--end-sessions", "start"]
+        self.wait_for_start(self.kill())
+        self.wait_until_ready()
+
+    def left_files(self) -> list[str]:
+        """Files of sessions that are still there some time after all have ended."""
+        deadline = time.monotonic() + _LEFT_SECONDS
+        while True:
+            found = [
+                str(file.relative_to(self.state_dir))
+                for name in OF_SESSIONS
+                for file in sorted(self.state_dir.glob(f"{name}/**/*"))
+                if file.is_file()
+            ]
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.2)
+
+    def left_processes(self) -> list[str]:
+        """Of all servers that there have been, once the last one has ended: what still runs some time after it."""
+        deadline = time.monotonic() + _LEFT_SECONDS
+        while True:
+            found = [f"process {pid}: {words}" for pid, words in processes_of(self.state_dir)]
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.2)
 
     def wait_for_start(self, count: int) -> None:
         """Wait until more servers than so many have been started."""
@@ -114,6 +150,7 @@ class KeptServer:
     def _start(self) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TINKER_")}
         environment |= {"COOKHOUSE_API_KEYS": ",".join(KEYS), "OMP_NUM_THREADS": "1"}
+        environment[_MARK] = str(self.state_dir)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
@@ -131,7 +168,7 @@ class KeptServer:
 
 
 def engines_of(server: int) -> list[int]:
-    """Ids of the engines that a server's process has started."""
+    """Ids of the engines that a server's process has started, the oldest first."""
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
@@ -139,4 +176,16 @@ def engines_of(server: int) -> list[int]:
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
             if int(fields[1]) == server and b"cookhouse.engine" in (entry / "cmdline").read_bytes().split(b"\0"):
                 found.append(pid)
+    return sorted(found)
+
+
+def processes_of(state_dir: Path) -> list[tuple[int, str]]:
+    """Ids and commands of the processes that come from servers of a state folder."""
+    mark = f"{_MARK}={state_dir}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found.append((int(entry.name), words.strip()))
     return found

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fused_sampling")]
 FLOAT32 = Setting(loops=("supervised", "rl"), precision="float32", deterministic=True)
 BFLOAT16 = Setting(loops=("supervised", "rl"), precision="bfloat16", deterministic=True)
 ALONE = Setting(loops=("supervised",), precision="float32", deterministic=False)
+WORKERS = replace(FLOAT32, pool=(("workers", 2),))
+APART = replace(FLOAT32, pool=(("trainers", 1), ("samplers", 1)))
 
 WholeRun = Callable[[Setting], Outcome]
 
@@ -34,15 +37,17 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
 
 @pytest.mark.parametrize(
     ("setting", "num_moments", "settings"),
-    [(FLOAT32, 2, OFTEN), (BFLOAT16, 2, {}), (ALONE, 1, {})],
+    [(FLOAT32, 2, OFTEN), (BFLOAT16, 2, {}), (ALONE, 1, {}), (WORKERS, 3, {}), (APART, 3, OFTEN)],
     ids=lambda value: value.name if isinstance(value, Setting) else "",
 )
 def test_nothing_is_lost_at_random_moments(
     tmp_path: Path, whole_run: WholeRun, setting: Setting, num_moments: int, settings: dict[str, float]
 ) -> None:
-    """Would catch a step lost or applied twice, a result gone before it was fetched, and numbers drawn anew."""
+    """Would catch a step lost or applied twice, a result gone before it was fetched, numbers drawn anew, and what a
+    killed worker leaves behind: a model that nobody brings back, weights that nobody has, files, processes.
+    """
     whole = whole_run(setting)
-    moments = random_moments("1 " + setting.name, num_moments, whole.num_answers)
+    moments = random_moments("1 " + setting.name, num_moments, whole.num_answers, setting.num_workers)
     outcome = run(tmp_path, setting, moments, module=killing_module(settings))
     assert outcome.differences(whole, setting.loops) == [], outcome.kills
 
@@ -55,7 +60,7 @@ def test_nothing_is_lost_at_named_moments(tmp_path: Path, whole_run: WholeRun, m
     first, times = ([], 1)
     if "replay" in moment:
         # Two replays that are killed in their midst, after the kill that makes the first one.
-        first, nth, times = [Moment(after_answers=80, wait_seconds=0.0, victim="server")], 5, 2
+        first, nth, times = [Moment(after_answers=80, wait_seconds=0.0)], 5, 2
     settings = {"state_seconds": 3.0} if "replay" in moment else OFTEN
     module = killing_module(settings, moment=moment, nth=nth, times=times, folder=killed)
     outcome = run(tmp_path, FLOAT32, first, module=module)
@@ -67,9 +72,6 @@ def test_nothing_is_lost_when_ten_servers_are_killed_in_a_row(tmp_path: Path, wh
     """Would catch a start that changes what the next one finds, and a replay that grows with each."""
     whole = whole_run(FLOAT32)
     chance = random.Random(1)
-    moments = [
-        Moment(after_answers=whole.num_answers // 3, wait_seconds=chance.uniform(0.0, 2.5), victim="server")
-        for _ in range(10)
-    ]
+    moments = [Moment(after_answers=whole.num_answers // 3, wait_seconds=chance.uniform(0.0, 2.5)) for _ in range(10)]
     outcome = run(tmp_path, FLOAT32, moments)
     assert outcome.differences(whole, FLOAT32.loops) == [], outcome.kills
