@@ -63,6 +63,10 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
     base_models = options.base_model or [TINY_MODEL]
     try:
+        if options.samplers_only and (options.trainers or options.samplers):
+            raise InputError(
+                "--samplers-only has no worker train; use it with --workers N, not with --trainers and --samplers"
+            )
         sharing = sharing_of(
             folder=options.shared_folder,
             url=options.server_url,
@@ -97,7 +101,6 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                     workers=options.workers,
                     trainers=options.trainers,
                     samplers=options.samplers,
-                    samplers_only=options.samplers_only,
                 ),
                 settings=Settings(
                     silent_seconds=60 * options.silent_minutes,

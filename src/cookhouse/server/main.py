@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from cookhouse.server.leases.sharing import Sharing
     from cookhouse.server.service import Service
     from cookhouse.server.settings import Settings
-    from cookhouse.server.workers.plans import WorkerPlan
     from cookhouse.server.store.store import Store
+    from cookhouse.server.workers.plans import WorkerPlan
 
 EndSessions = Literal["start", "eof"]
 _STDIN = 0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cookhouse.engine.contract import Command, Done, Event, Failed, ForwardBackwardOutput, Logged, Lost, Up
+from cookhouse.engine.contract import Done, Event, Failed, ForwardBackwardOutput, Logged, Lost, Up
 from cookhouse.engine.transports.child import Child
 from tests.engine.transports.calls import (
     FAKE_CHILD,

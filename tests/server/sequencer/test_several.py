@@ -239,7 +239,9 @@ async def test_a_lost_worker_takes_what_it_held_alone(tmp_path: Path) -> None:
         streamed = next(name for name in lost.ids(Sample) if name.startswith("base"))
         lost.tell(tokens(streamed, 5), tokens(streamed, 6))
         await lost.lose("killed")
-        assert [(one.reason, list(one.model_ids), list(one.snapshot_ids)) for one in gone] == [("killed", ["a"], ["wa"])]
+        assert [(one.reason, list(one.model_ids), list(one.snapshot_ids)) for one in gone] == [
+            ("killed", ["a"], ["wa"])
+        ]
         for answer in (steps["a"], of_weights["a"]):
             with pytest.raises(LostError, match="killed"):
                 await answer

@@ -15,9 +15,9 @@ from starlette.routing import Route
 
 from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import Body, read_body
-from cookhouse.server.refusals import ForbiddenError
 from cookhouse.server.draining import changes_state
 from cookhouse.server.leases.placing import ElsewhereError
+from cookhouse.server.refusals import ForbiddenError
 from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
 from cookhouse.server.wire import ValueCounter, training_counter
