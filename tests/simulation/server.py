@@ -71,7 +71,7 @@ class SimulatedServer:
         disk_rates: DiskRates = DiskRates(),  # noqa: B008
         crash_rates: CrashRates = CrashRates(num_crashes=0),
         plans: Sequence[WorkerPlan] = (WorkerPlan(),),
-        changes: ChangeRates = ChangeRates(),  # noqa: B008
+        changes: ChangeRates = ChangeRates(),
         seed: int = 0,
     ) -> None:
         """`owners`: the keys of the tenants; `plans`: the workers that each server starts with."""

@@ -29,7 +29,7 @@ from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.restoring import Restored, Restoring
-from cookhouse.server.sequencer.calls import Calls, Gone
+from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.intake import Intake
@@ -41,6 +41,7 @@ from cookhouse.server.session_life import SessionLife
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import Store
+from cookhouse.server.workers.leaving import Gone
 from cookhouse.server.workers.member import MakeWorker
 from cookhouse.server.workers.plans import FOLDER, WorkerPlan
 

@@ -32,7 +32,7 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import LostError
-from cookhouse.server.sequencer.calls import Gone
+from cookhouse.server.workers.leaving import Gone
 
 pytestmark = pytest.mark.anyio
 
@@ -239,7 +239,9 @@ async def test_a_lost_worker_takes_what_it_held_alone(tmp_path: Path) -> None:
         streamed = next(name for name in lost.ids(Sample) if name.startswith("base"))
         lost.tell(tokens(streamed, 5), tokens(streamed, 6))
         await lost.lose("killed")
-        assert [(one.reason, list(one.model_ids), list(one.snapshot_ids)) for one in gone] == [("killed", ["a"], ["wa"])]
+        assert [(one.reason, list(one.model_ids), list(one.snapshot_ids)) for one in gone] == [
+            ("killed", ["a"], ["wa"])
+        ]
         for answer in (steps["a"], of_weights["a"]):
             with pytest.raises(LostError, match="killed"):
                 await answer
@@ -294,7 +296,7 @@ async def test_a_holder_that_is_lost_while_it_writes_fails_what_waits(tmp_path: 
 
 
 async def test_what_was_written_makes_room_where_its_origin_still_has_it(tmp_path: Path) -> None:
-    """Would catch files that fill the disk, weights that go while they are sampled, and a copy that outlives its file."""
+    """Would catch files that fill the disk, weights that go while they are sampled, and a copy without its file."""
     async with Several(tmp_path, apart=(1, 1), max_file_bytes=25) as several:
         await several.model("a")
         trainer, sampler = several.worker("trainer0"), several.worker("sampler1")

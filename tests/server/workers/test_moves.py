@@ -11,7 +11,9 @@ def add(moves: Moves, name: str, num_bytes: int) -> Path:
     folder = Path(url.removeprefix("file://"))
     folder.mkdir()
     account = Account("me", "")
-    moves.add(Fetch(command_id="", account=account, snapshot_id=name, base_model="b", lora=LoraSpec(), url=url), num_bytes)
+    moves.add(
+        Fetch(command_id="", account=account, snapshot_id=name, base_model="b", lora=LoraSpec(), url=url), num_bytes
+    )
     return folder
 
 

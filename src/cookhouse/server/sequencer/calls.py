@@ -12,7 +12,7 @@ were told already are not told twice.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
 from cookhouse.server.workers.creations import Creation, Creations
-from cookhouse.server.workers.leaving import leaver
+from cookhouse.server.workers.leaving import Gone, leaver
 from cookhouse.server.workers.member import MakeWorker, Member, relay
 from cookhouse.server.workers.moves import Moves
 from cookhouse.server.workers.placement import Placement
@@ -54,17 +54,6 @@ from cookhouse.server.workers.weights import Shape, Weights
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
 _MOVES = "moves"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
-    """What was in the memory of a worker that ended, or leaves, and nowhere else."""
-
-    reason: str
-    model_ids: Collection[str]
-    snapshot_ids: Collection[str]
-    is_loss: bool = True
-    """Whether the worker ended by itself, perhaps for what it was asked to do."""
 
 
 class Calls:
@@ -441,21 +430,3 @@ class Calls:
         for call in calls:
             if call.worker is None and self._calls.pop(call.command.command_id, None) is not None:
                 call.fail(CanceledError(f"{call.command.command_id} was canceled"))
-
-
-def forgetting(
-    owner: str,
-    session_id: str,
-    *,
-    model_ids: tuple[str, ...] = (),
-    snapshot_ids: tuple[str, ...] = (),
-    command_ids: tuple[str, ...] = (),
-) -> Forget:
-    """What has a worker free things of an owner's."""
-    return Forget(
-        command_id="",
-        account=Account(owner, session_id),
-        model_ids=model_ids,
-        snapshot_ids=snapshot_ids,
-        command_ids=command_ids,
-    )
