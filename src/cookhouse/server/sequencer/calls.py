@@ -140,16 +140,19 @@ class Calls:
 
     def forget(self, command: Forget) -> None:
         """Submit what has no answer."""
+        holders = {self._placement.member_of(model_id) for model_id in command.model_ids}
+        told = [member for member in self.members if member in holders or member.knows(command)]
         for snapshot_id in command.snapshot_ids:
             self.give_up(snapshot_id)
             self._weights.forget(snapshot_id)
-            for member in self.members:
+            for member in told:
                 member.snapshots.discard(snapshot_id)
+                member.evicted.discard(snapshot_id)
         for model_id in command.model_ids:
             self._shapes.pop(model_id, None)
             self._drop_waiting(self._creations.end(model_id))
         self._drop_waiting([call for name in command.command_ids if (call := self._calls.get(name)) is not None])
-        for member in self.members:
+        for member in told:
             member.submit(command)
         self._placement.drop_models(command.model_ids)
 
@@ -383,6 +386,7 @@ class Calls:
         is_elsewhere = any(snapshot_id in one.snapshots for one in self.members if one is not member)
         if is_elsewhere or self._weights.fetch(snapshot_id) is not None:
             member.snapshots.discard(snapshot_id)
+            member.evicted.add(snapshot_id)
 
     def _note_lost(self, member: Member, reason: str) -> None:
         """Fail what cannot be done again, and submit the rest to other workers, or the next one."""
@@ -393,7 +397,7 @@ class Calls:
             model_ids=self._placement.models_of(member),
             snapshot_ids=self._weights.only_at(member, self.members),
         )
-        member.snapshots = set()
+        member.snapshots, member.evicted = set(), set()
         self._depart(member, gone, list(member.calls.values()))
 
     def _depart(self, member: Member, gone: Gone, left: Sequence[Call]) -> None:
