@@ -1,17 +1,20 @@
 """The published SDK against our server: in front of a fake engine, and of the real one with the embedded model."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 import tinker
 import torch
 from tests.contract.calls import BASE_MODEL, new_trainer
 from tests.server.fake_engine import FakeEngine
-from tests.server.hosting import KEY, Host, hosted
+from tests.server.hosting import KEY, Host, hosted, hosted_over
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.engine import Engine
+from cookhouse.server.workers.children import Children
 from cookhouse.server.workers.plans import plans_of
 
 PRECISIONS = ("float32", "bfloat16")
@@ -65,16 +68,24 @@ def apart_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield host
 
 
+@contextmanager
+def children_host(folder: Path, **numbers: int) -> Iterator[Host]:
+    """The real engine in processes: it cannot be made twice at once in one."""
+    with Children() as children:
+        children.engine_options = {"base_models": [BASE_MODEL], "precision": "float32"}
+        with hosted_over(folder, children, plans=plans_of(**numbers)) as host:
+            yield host
+
+
 @pytest.fixture(scope="session")
 def float32_together_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    with hosted(tmp_path_factory.mktemp("state"), make_torch_engine, plans=plans_of(workers=2)) as host:
+    with children_host(tmp_path_factory.mktemp("state"), workers=2) as host:
         yield host
 
 
 @pytest.fixture(scope="session")
 def float32_apart_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    plans = plans_of(trainers=1, samplers=1)
-    with hosted(tmp_path_factory.mktemp("state"), make_torch_engine, plans=plans) as host:
+    with children_host(tmp_path_factory.mktemp("state"), trainers=1, samplers=1) as host:
         yield host
 
 

@@ -30,7 +30,7 @@ from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import identity_of
-from cookhouse.server.sequencer.calls import Calls, Gone
+from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Futures, Result
 from cookhouse.server.sequencer.history import LOAD, History
 from cookhouse.server.sequencer.intake import Intake
@@ -42,6 +42,7 @@ from cookhouse.server.sequencer.states import States
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
 from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+from cookhouse.server.workers.leaving import Gone
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05

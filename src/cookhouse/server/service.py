@@ -33,7 +33,7 @@ from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.requests.workers import WorkerRequests
 from cookhouse.server.restoring import Restored, Restoring
-from cookhouse.server.sequencer.calls import Calls, Gone
+from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.intake import Intake
@@ -46,6 +46,7 @@ from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import Store
+from cookhouse.server.workers.leaving import Gone
 from cookhouse.server.workers.member import MakeWorker
 from cookhouse.server.workers.plans import FOLDER, WorkerPlan
 

@@ -25,10 +25,10 @@ from cookhouse.errors import InputError
 from cookhouse.server.journal import GroupCommit, PutState
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
-from cookhouse.server.sequencer.calls import Gone
 from cookhouse.server.sequencer.queues import Job
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.settings import Settings
+from cookhouse.server.workers.leaving import Gone
 
 SETTINGS = Settings(session_seconds=60.0)
 

@@ -32,7 +32,7 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import LostError
-from cookhouse.server.sequencer.calls import Gone
+from cookhouse.server.workers.leaving import Gone
 
 pytestmark = pytest.mark.anyio
 
@@ -296,7 +296,7 @@ async def test_a_holder_that_is_lost_while_it_writes_fails_what_waits(tmp_path: 
 
 
 async def test_what_was_written_makes_room_where_its_origin_still_has_it(tmp_path: Path) -> None:
-    """Would catch files that fill the disk, weights that go while they are sampled, and a copy that outlives its file."""
+    """Would catch files that fill the disk, weights that go while they are sampled, and a copy without its file."""
     async with Several(tmp_path, apart=(1, 1), max_file_bytes=25) as several:
         await several.model("a")
         trainer, sampler = several.worker("trainer0"), several.worker("sampler1")

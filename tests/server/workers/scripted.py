@@ -86,7 +86,7 @@ class ScriptedWorker:
         """Say that the weights are written that were asked for first, and make the folder."""
         save = next(command for command in self.commands if isinstance(command, SaveSnapshot))
         self.commands.remove(save)
-        Path(save.url.removeprefix("file://")).mkdir()
+        _make_folder(save.url)
         await self.done(save.command_id, Saved(url=save.url, form="weights", sizes={"x": num_bytes}))
 
 
@@ -127,6 +127,10 @@ class Several:
         holder = next(one for one in self._workers.values() if f"publish {snapshot_id}" in one.ids(Publish))
         await holder.done(f"publish {snapshot_id}")
         await answer
+
+
+def _make_folder(url: str) -> None:
+    Path(url.removeprefix("file://")).mkdir()
 
 
 async def settle() -> None:

@@ -163,9 +163,9 @@ def test_without_a_journal_a_killed_worker_takes_its_own_models_alone(tmp_path: 
         lost, kept = new_trainer(client), new_trainer(client)
         samplers = [one.save_weights_and_get_sampling_client().result() for one in (lost, kept)]
         server.kill(server.place_of(lost))
-        with pytest.raises(tinker.TinkerError, match="engine was lost, and model .*killed by signal 9"):
+        with pytest.raises(tinker.TinkerError, match=r"engine was lost, and model .*killed by signal 9"):
             lost.optim_step(ADAM).result()
-        with pytest.raises(tinker.TinkerError, match="weights of this sampling client with it .*publish them again"):
+        with pytest.raises(tinker.TinkerError, match=r"weights of this sampling client with it .*publish them again"):
             samplers[0].sample(PROMPT, 1, PARAMS).result()
         assert kept.optim_step(ADAM).result().metrics
         assert len(samplers[1].sample(PROMPT, 1, PARAMS).result().sequences) == 1

@@ -12,7 +12,7 @@ were told already are not told twice.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
 from cookhouse.server.workers.creations import Creation, Creations
-from cookhouse.server.workers.leaving import leaver
+from cookhouse.server.workers.leaving import Gone, leaver
 from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
 from cookhouse.server.workers.placement import Placement
@@ -53,17 +53,6 @@ from cookhouse.server.workers.weights import Shape, Weights
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
 _MOVES = "moves"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
-    """What was in the memory of a worker that ended, or leaves, and nowhere else."""
-
-    reason: str
-    model_ids: Collection[str]
-    snapshot_ids: Collection[str]
-    is_loss: bool = True
-    """Whether the worker ended by itself, perhaps for what it was asked to do."""
 
 
 class Calls:
@@ -150,16 +139,19 @@ class Calls:
 
     def forget(self, command: Forget) -> None:
         """Submit what has no answer."""
+        holders = {self._placement.member_of(model_id) for model_id in command.model_ids}
+        told = [member for member in self.members if member in holders or member.knows(command)]
         for snapshot_id in command.snapshot_ids:
             self.give_up(snapshot_id)
             self._weights.forget(snapshot_id)
-            for member in self.members:
+            for member in told:
                 member.snapshots.discard(snapshot_id)
+                member.evicted.discard(snapshot_id)
         for model_id in command.model_ids:
             self._shapes.pop(model_id, None)
             self._drop_waiting(self._creations.end(model_id))
         self._drop_waiting([call for name in command.command_ids if (call := self._calls.get(name)) is not None])
-        for member in self.members:
+        for member in told:
             member.submit(command)
         self._placement.drop_models(command.model_ids)
 
@@ -395,6 +387,7 @@ class Calls:
         is_elsewhere = any(snapshot_id in one.snapshots for one in self.members if one is not member)
         if is_elsewhere or self._weights.fetch(snapshot_id) is not None:
             member.snapshots.discard(snapshot_id)
+            member.evicted.add(snapshot_id)
 
     def _note_lost(self, member: Member, reason: str) -> None:
         """Fail what cannot be done again, and submit the rest to other workers, or the next one."""
@@ -405,7 +398,7 @@ class Calls:
             model_ids=self._placement.models_of(member),
             snapshot_ids=self._weights.only_at(member, self.members),
         )
-        member.snapshots = set()
+        member.snapshots, member.evicted = set(), set()
         self._depart(member, gone, list(member.calls.values()))
 
     def _depart(self, member: Member, gone: Gone, left: Sequence[Call]) -> None:
@@ -442,21 +435,3 @@ class Calls:
         for call in calls:
             if call.worker is None and self._calls.pop(call.command.command_id, None) is not None:
                 call.fail(CanceledError(f"{call.command.command_id} was canceled"))
-
-
-def forgetting(
-    owner: str,
-    session_id: str,
-    *,
-    model_ids: tuple[str, ...] = (),
-    snapshot_ids: tuple[str, ...] = (),
-    command_ids: tuple[str, ...] = (),
-) -> Forget:
-    """What has a worker free things of an owner's."""
-    return Forget(
-        command_id="",
-        account=Account(owner, session_id),
-        model_ids=model_ids,
-        snapshot_ids=snapshot_ids,
-        command_ids=command_ids,
-    )

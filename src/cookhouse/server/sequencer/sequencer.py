@@ -24,7 +24,7 @@ from cookhouse.engine.contract import CanceledError, ModelCommand
 from cookhouse.errors import InputError
 from cookhouse.server.journal import DropEntry, FinishEntry, GroupCommit, SetRunOrder
 from cookhouse.server.refusals import BusyError, LostError, StorageError
-from cookhouse.server.sequencer.calls import Calls, forgetting
+from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.history import History
@@ -34,6 +34,7 @@ from cookhouse.server.sequencer.states import States, answer_of
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model
 from cookhouse.server.settings import Settings
+from cookhouse.server.workers.call import forgetting
 
 MakeJobs = Callable[[History], Iterable[Job]]
 """What has to run again, in order: first what brings the last state back."""

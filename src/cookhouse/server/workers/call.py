@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cookhouse.engine.contract import Command, Output, Pass, Sample, SampleOutput
+from cookhouse.engine.contract import Account, Command, Forget, Output, Pass, Sample, SampleOutput
 
 OnTokens = Callable[[SampleOutput], None]
 _UNBOUNDED_TOKENS = 1024
@@ -53,3 +53,21 @@ def num_tokens(command: Command) -> int:
             most = _UNBOUNDED_TOKENS if request.max_tokens is None else request.max_tokens
             return int(request.prompt_T.size) + request.num_samples * most
     return 0
+
+
+def forgetting(
+    owner: str,
+    session_id: str,
+    *,
+    model_ids: tuple[str, ...] = (),
+    snapshot_ids: tuple[str, ...] = (),
+    command_ids: tuple[str, ...] = (),
+) -> Forget:
+    """What has a worker free things of an owner's."""
+    return Forget(
+        command_id="",
+        account=Account(owner, session_id),
+        model_ids=model_ids,
+        snapshot_ids=snapshot_ids,
+        command_ids=command_ids,
+    )

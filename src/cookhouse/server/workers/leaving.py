@@ -1,10 +1,22 @@
-"""Which worker may leave a server."""
+"""Which worker may leave a server, and what goes with one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from cookhouse.errors import InputError
 from cookhouse.naming import listed
 from cookhouse.server.workers.member import Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """What was in the memory of a worker that ended, or leaves, and nowhere else."""
+
+    reason: str
+    model_ids: Collection[str]
+    snapshot_ids: Collection[str]
+    is_loss: bool = True
+    """Whether the worker ended by itself, perhaps for what it was asked to do."""
 
 
 def leaver(members: Sequence[Member], name: str) -> Member:

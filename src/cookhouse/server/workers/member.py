@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from cookhouse.engine.contract import Command, Done, Event, Logged, Lost, Up, Worker
+from cookhouse.engine.contract import Account, Command, Done, Event, Forget, Logged, Lost, Up, Worker
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.workers.call import Call, num_tokens
@@ -45,6 +45,8 @@ class Member:
         """Those that are with it, by command."""
         self.snapshots: set[str] = set()
         """Weights that it was told of."""
+        self.evicted: set[str] = set()
+        """Weights that it has dropped, and others have."""
         self.num_tokens = 0
         """Of the commands that are with it."""
         self._make_worker = make_worker
@@ -110,6 +112,16 @@ class Member:
         if not self._is_flushing:
             self._is_flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
+
+    def forget_snapshot(self, account: Account, snapshot_id: str) -> None:
+        """Have it forget weights that it was told of."""
+        self.snapshots.discard(snapshot_id)
+        self.submit(Forget(command_id="", account=account, snapshot_ids=(snapshot_id,)))
+
+    def knows(self, command: Forget) -> bool:
+        """Whether it has anything of what is to be forgotten, beside models."""
+        has_weights = any(name in self.snapshots or name in self.evicted for name in command.snapshot_ids)
+        return bool(command.urls) or has_weights or any(name in self.calls for name in command.command_ids)
 
     def _flush(self) -> None:
         """Submit all that has come up in this turn of the loop."""

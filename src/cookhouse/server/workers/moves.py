@@ -38,6 +38,11 @@ class Moves:
         self._files.pop(snapshot_id, None)
         shutil.rmtree(self._folder / snapshot_id, ignore_errors=True)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the files take more than they may."""
+        return sum(num_bytes for _, num_bytes in self._files.values()) > self._max_bytes
+
     def make_room(self, is_used: Callable[[str], bool]) -> list[str]:
         """Delete the oldest files that nobody uses, beyond the most that they may take; the newest stays."""
         dropped = []

@@ -23,23 +23,29 @@ Prefix = tuple[str, str, bytes]
 class Placement:
     def __init__(self) -> None:
         self._models: dict[str, Member] = {}
+        self._numbers: Counter[Member] = Counter()
+        """Of models, by worker."""
         self._prefixes: dict[Member, OrderedDict[Prefix, None]] = {}
 
     def member_of(self, model_id: str) -> Member | None:
         return self._models.get(model_id)
 
     def put_model(self, model_id: str, member: Member) -> None:
+        self.drop_models([model_id])
         self._models[model_id] = member
+        self._numbers[member] += 1
 
     def drop_models(self, model_ids: Iterable[str]) -> None:
         for model_id in model_ids:
-            self._models.pop(model_id, None)
+            member = self._models.pop(model_id, None)
+            if member is not None:
+                self._numbers[member] -= 1
 
     def models_of(self, member: Member) -> Sequence[str]:
         return [model_id for model_id, holder in self._models.items() if holder is member]
 
     def num_models(self) -> Counter[Member]:
-        return Counter(self._models.values())
+        return self._numbers
 
     def for_model(self, members: Iterable[Member]) -> Sequence[Member]:
         """Workers that may train a new model, the best first: those that are up, with the fewest models, with the least
@@ -75,6 +81,7 @@ class Placement:
         """A worker was lost, or has left."""
         self._prefixes.pop(member, None)
         self.drop_models(self.models_of(member))
+        del self._numbers[member]
 
     def _remember(self, member: Member, prefix: Prefix) -> None:
         known = self._prefixes.setdefault(member, OrderedDict())

@@ -39,7 +39,7 @@ def plans_of(
         raise InputError(
             "--workers train and sample, --trainers and --samplers do one of the two; give one or the other"
         )
-    if apart and not (trainers and samplers):
+    if apart and min(trainers or 0, samplers or 0) < 1:
         raise InputError(
             "--trainers and --samplers go together, at least one of each; a server that only samples is started with "
             "--samplers-only, and --workers N for several"

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from cookhouse.engine.contract import Account, Command, Fetch, Forget, Output, Saved, SaveSnapshot
+from cookhouse.engine.contract import Account, Command, Fetch, Output, Saved, SaveSnapshot
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import LostError
 from cookhouse.server.workers.call import Call
@@ -85,7 +85,7 @@ class Transfers:
 
         def look(done: asyncio.Future[Output]) -> None:
             if not done.cancelled() and isinstance(done.exception(), InputError):
-                member.snapshots.discard(fetch.snapshot_id)
+                member.forget_snapshot(fetch.account, fetch.snapshot_id)
 
         answer.add_done_callback(look)
 
@@ -107,7 +107,7 @@ class Transfers:
             else:
                 moves.drop(snapshot_id)
             if isinstance(error, InputError):  # they were dropped
-                holder.snapshots.discard(snapshot_id)
+                holder.forget_snapshot(shape.account, snapshot_id)
             for call in waiting:
                 self._go_on(call, error)
 
@@ -128,6 +128,8 @@ class Transfers:
         moves.add(fetch, sum(saved.sizes.values()))
         if snapshot_id not in self._weights.shapes:  # forgotten meanwhile
             moves.drop(snapshot_id)
+        if not moves.is_full:
+            return
         sampled = self._sampled()
         for dropped in moves.make_room(lambda name: name in sampled or self._weights.is_needed(name)):
             self._forget_copies(dropped)
@@ -137,5 +139,4 @@ class Transfers:
         account, origin = self._weights.shapes[snapshot_id].account, self._weights.origin(snapshot_id)
         for member in self._members:
             if snapshot_id in member.snapshots and member is not origin:
-                member.snapshots.discard(snapshot_id)
-                member.submit(Forget(command_id="", account=account, snapshot_ids=(snapshot_id,)))
+                member.forget_snapshot(account, snapshot_id)
