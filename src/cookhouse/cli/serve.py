@@ -6,7 +6,7 @@ import ipaddress
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -304,7 +304,7 @@ async def _serve(
         )
     ) as service:
         stopping = asyncio.Event()
-        work = _run_beside(service, command, keys) if command else _announce(service, names, bool(keys), stopping)
+        work = _run_beside(service, command, keys, echo) if command else _announce(service, names, bool(keys), stopping)
         serving = asyncio.ensure_future(service.guard(work))
 
         def stop() -> None:
@@ -320,9 +320,13 @@ async def _serve(
     return _EXIT_INTERRUPTED
 
 
-async def _run_beside(service: "EmbeddedService", command: Sequence[str], keys: Sequence[str]) -> int:
+async def _run_beside(
+    service: "EmbeddedService", command: Sequence[str], keys: Sequence[str], echo: Callable[[str], None]
+) -> int:
     """Run a command that finds the server in its environment; its exit code."""
     server = await service.start()
+    if server.engine is not None:
+        echo(f"computing on {server.engine}")
     key = keys[0] if keys else server.api_key
     found = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": key}
     found |= {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": key}
@@ -342,6 +346,8 @@ async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool, 
     """Say where the server is once it answers; when it is to stop, wait until it has drained."""
     server = await service.start()
     key = "<a key that you gave>" if has_own_keys else server.api_key
+    if server.engine is not None:
+        typer.echo(f"computing on {server.engine}")
     typer.echo(f"serving {names} at {server.url}; Ctrl-C stops it. In another terminal:\n")
     typer.echo(f"  export TINKER_BASE_URL={server.url}")
     typer.echo(f"  export TINKER_API_KEY={key}\n")

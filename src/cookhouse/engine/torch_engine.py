@@ -103,7 +103,8 @@ class TorchEngine:
 
     def describe(self) -> str:
         """See `Engine`."""
-        cores = f", {torch.get_num_threads()} threads" if self._device.type == "cpu" else ""
+        number = torch.get_num_threads()
+        cores = f", {number} thread{'s' * (number > 1)}" if self._device.type == "cpu" else ""
         memory_share = f", {memory.show_bytes(self._budget.free())} of memory" if self._has_share else ""
         return f"{self._device}{cores}, {self._dtype}{memory_share}".replace("torch.", "")
 

@@ -78,7 +78,12 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 database=options.database,
                 base_models=base_models,
                 make_worker=children,
-                plans=plans_of(workers=options.workers, trainers=options.trainers, samplers=options.samplers),
+                plans=plans_of(
+                    workers=options.workers,
+                    trainers=options.trainers,
+                    samplers=options.samplers,
+                    samplers_only=options.samplers_only,
+                ),
                 settings=Settings(
                     silent_seconds=60 * options.silent_minutes,
                     session_seconds=60 * options.session_minutes,

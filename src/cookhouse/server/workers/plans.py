@@ -27,7 +27,7 @@ class WorkerPlan:
 
 
 def plans_of(
-    *, workers: int | None = None, trainers: int | None = None, samplers: int | None = None
+    *, workers: int | None = None, trainers: int | None = None, samplers: int | None = None, samplers_only: bool = False
 ) -> list[WorkerPlan]:
     """`workers` that train and sample; or `trainers` that only train beside `samplers` that only sample.
 
@@ -38,6 +38,10 @@ def plans_of(
     if workers is not None and apart:
         raise InputError(
             "--workers train and sample, --trainers and --samplers do one of the two; give one or the other"
+        )
+    if apart and samplers_only:
+        raise InputError(
+            "--samplers-only has no worker train; use --workers N with it, in place of --trainers --samplers"
         )
     if apart and not (trainers and samplers):
         raise InputError(
