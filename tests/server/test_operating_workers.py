@@ -81,6 +81,17 @@ def test_an_unknown_worker_and_the_last_one_are_refused_in_words(host: Host, sta
     assert "last worker of its kind" in detail
 
 
+def test_more_workers_than_there_may_be_are_refused(
+    host: Host, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cookhouse.server.workers.plans._MAX_WORKERS", 3)
+    server = connected(stack, host)
+    assert server.post("/workers")["name"] == "worker2"
+    status, detail = refusal(server, "/workers")
+    assert status == 400
+    assert "has 3 workers already" in detail
+
+
 def test_of_two_drains_at_once_one_is_refused(host: Host) -> None:
     """Would catch two that are each told to go since the other one stays."""
     drain = host.service.workers.drain
