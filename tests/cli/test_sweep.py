@@ -43,6 +43,13 @@ def test_the_table_tells_how_far_each_run_went(capsys: pytest.CaptureFixture[str
     assert "stopped" in capsys.readouterr().out
 
 
+def test_a_plan_tells_when_the_runs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("learning_rate=1e-3,1e-2", "log_path=halved", "max_steps=16", "--min-steps", "2", "--dry-run")
+    assert command("sweep", "supervised", *FEW, *words) == 0
+    assert "2 runs of supervised in halved, compared after steps 2, 6 of 16; nothing" in capsys.readouterr().out
+    assert not Path("halved").exists()
+
+
 def test_what_cannot_be_is_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     grid = ("learning_rate=1e-3,1e-2", "log_path=halved", "--adapters", "noop")
     assert command("sweep", "supervised", *FEW, *grid, "--min-steps", "1") == 2
