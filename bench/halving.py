@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,9 +61,9 @@ class Side:
     score_error: float
 
 
-def swept(folder: Path, max_steps: int, *options: str) -> Side:
+def swept(folder: Path, grid: Sequence[str], max_steps: int, *options: str) -> Side:
     """Run a sweep, and read what it left."""
-    command = [sys.executable, "-m", "cookhouse", "sweep", "supervised", *GRID, *SETTINGS, f"max_steps={max_steps}"]
+    command = [sys.executable, "-m", "cookhouse", "sweep", "supervised", *grid, *SETTINGS, f"max_steps={max_steps}"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TINKER_")}
     start, before = time.perf_counter(), _children_seconds()
     subprocess.run(
@@ -98,15 +99,16 @@ def _children_seconds() -> float:
 def main() -> None:
     """Print both sides, and save them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--grid", nargs="+", default=list(GRID), metavar="KEY=A,B", help="what is swept")
     parser.add_argument("--max-steps", type=int, default=128)
     parser.add_argument("--min-steps", type=int, default=2)
     parser.add_argument("--reduction-factor", type=int, default=3)
     options = parse_options(parser)
     with tempfile.TemporaryDirectory() as folder:
         halving = ("--min-steps", str(options.min_steps), "--reduction-factor", str(options.reduction_factor))
-        halved = swept(Path(folder) / "halved", options.max_steps, *halving)
+        halved = swept(Path(folder) / "halved", options.grid, options.max_steps, *halving)
         told("halving", halved)
-        full = swept(Path(folder) / "full", options.max_steps)
+        full = swept(Path(folder) / "full", options.grid, options.max_steps)
         told("full sweep", full)
     place = sorted(full.values.values()).index(full.values[halved.best]) + 1
     figures = {
