@@ -13,10 +13,12 @@ import csv
 import json
 import math
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +47,8 @@ class Side:
     """A sweep that is over."""
 
     seconds: float
+    processor_seconds: float
+    """Of the command and its engine together."""
     steps: int
     """Of all runs together."""
     launches: int
@@ -57,18 +61,18 @@ class Side:
     score_error: float
 
 
-def swept(folder: Path, max_steps: int, *options: str) -> Side:
+def swept(folder: Path, grid: Sequence[str], max_steps: int, *options: str) -> Side:
     """Run a sweep, and read what it left."""
-    command = [sys.executable, "-m", "cookhouse", "sweep", "supervised", *GRID, *SETTINGS, f"max_steps={max_steps}"]
+    command = [sys.executable, "-m", "cookhouse", "sweep", "supervised", *grid, *SETTINGS, f"max_steps={max_steps}"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TINKER_")}
-    start = time.perf_counter()
+    start, before = time.perf_counter(), _children_seconds()
     subprocess.run(
         [*command, f"log_path={folder}", "--metric", METRIC, *options],
         env=environment,
         stdout=subprocess.DEVNULL,
         check=True,
     )
-    seconds = time.perf_counter() - start
+    seconds, processor_seconds = time.perf_counter() - start, _children_seconds() - before
     with (folder / "sweep.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     finished = {row["run"]: float(row[METRIC]) for row in rows if row["state"] == "finished" and row[METRIC]}
@@ -77,6 +81,7 @@ def swept(folder: Path, max_steps: int, *options: str) -> Side:
     last = next(row for line in reversed(lines) if SCORE in (row := json.loads(line)))
     return Side(
         seconds=seconds,
+        processor_seconds=processor_seconds,
         steps=sum(int(row.get("steps") or max_steps) for row in rows),
         launches=sum(len(json.loads((folder / row["run"] / "run.json").read_text())["launches"]) for row in rows),
         values={name: value for name, value in finished.items() if math.isfinite(value)},
@@ -86,24 +91,31 @@ def swept(folder: Path, max_steps: int, *options: str) -> Side:
     )
 
 
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main() -> None:
     """Print both sides, and save them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--grid", nargs="+", default=list(GRID), metavar="KEY=A,B", help="what is swept")
     parser.add_argument("--max-steps", type=int, default=128)
     parser.add_argument("--min-steps", type=int, default=2)
     parser.add_argument("--reduction-factor", type=int, default=3)
     options = parse_options(parser)
     with tempfile.TemporaryDirectory() as folder:
         halving = ("--min-steps", str(options.min_steps), "--reduction-factor", str(options.reduction_factor))
-        halved = swept(Path(folder) / "halved", options.max_steps, *halving)
+        halved = swept(Path(folder) / "halved", options.grid, options.max_steps, *halving)
         told("halving", halved)
-        full = swept(Path(folder) / "full", options.max_steps)
+        full = swept(Path(folder) / "full", options.grid, options.max_steps)
         told("full sweep", full)
     place = sorted(full.values.values()).index(full.values[halved.best]) + 1
     figures = {
         "halved_seconds": halved.seconds,
         "full_seconds": full.seconds,
         "time_ratio": halved.seconds / full.seconds,
+        "processor_time_ratio": halved.processor_seconds / full.processor_seconds,
         "halved_steps": float(halved.steps),
         "full_steps": float(full.steps),
         "halved_score": halved.score,
@@ -114,7 +126,8 @@ def main() -> None:
         "loss_of_full_best": full.values[full.best],
     }
     is_within = abs(full.score - halved.score) <= full.score_error
-    print(f"time {figures['time_ratio']:.3f} x, steps {halved.steps / full.steps:.3f} x")
+    ratios = f"of processor time {figures['processor_time_ratio']:.3f} x, of steps {halved.steps / full.steps:.3f} x"
+    print(f"time {figures['time_ratio']:.3f} x, {ratios}")
     print(f"the best of halving has place {place} of {len(full.values)} in the full sweep, by {METRIC}")
     print(f"{SCORE} {'within' if is_within else 'NOT within'} one standard error of the full sweep's best")
     if options.save:
@@ -124,7 +137,8 @@ def main() -> None:
 def told(name: str, side: Side) -> None:
     """Print a side."""
     score = f"{SCORE} {side.score:.3f} ± {side.score_error:.3f}"
-    print(f"{name:10} {side.seconds:.0f} s, {side.steps:,} steps in {side.launches} launches", flush=True)
+    took = f"{side.seconds:.0f} s, {side.processor_seconds:.0f} s of processor time"
+    print(f"{name:10} {took}, {side.steps:,} steps in {side.launches} launches", flush=True)
     print(f"{' ' * 10} {side.best}: {score}", flush=True)
 
 

@@ -87,12 +87,16 @@ def sweep(
         typer.echo(f"the experiment is in {save}; run it with: cookhouse sweep {shlex.quote(str(save))}")
         return
     if dry_run:
+        from cookhouse.runs.halving import rungs_of
         from cookhouse.telemetry import Telemetry, make_console, say
 
         with Telemetry(() if given is None else given.sinks or ()):
             plan = plan_sweep(experiment, given)
         console = make_console()
         what = f"{len(plan.facts)} runs of {experiment.recipe} in {plan.folder}"
+        if experiment.min_steps is not None:
+            *rungs, whole = rungs_of(experiment.min_steps, experiment.reduction_factor, plan.config["max_steps"])
+            what += f", compared after steps {', '.join(map(str, rungs))} of {whole}"
         say(console, f"{what}; nothing was trained, no request was made\n")
         for name, told in plan.facts.items():
             say(console, f"{printable(name)}\n    {printable(told)}")
