@@ -1,6 +1,7 @@
 """What `cookhouse serve` refuses before it starts anything."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -70,6 +71,35 @@ def test_when_a_client_is_taken_for_dead(
             main(["serve", option, "0.1"])
         assert caught.value.code == 2
         assert option in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "handed"),
+    [
+        (["--ray"], ["--ray", "local"]),
+        (["--ray", "10.0.0.1:6379"], ["--ray", "10.0.0.1:6379"]),
+        (["--ray=auto", "--worker-gpus", "0.5"], ["--ray", "auto", "--worker-gpus", "0.5"]),
+        (["--ray", "--worker-cpus", "2"], ["--ray", "local", "--worker-cpus", "2"]),
+        (["--ray", "--", "python", "--ray"], ["--ray", "local"]),
+    ],
+)
+def test_ray_is_asked_for_with_and_without_an_address(
+    words: list[str], handed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch an option, or the command behind it, taken for the address."""
+    seen: list[Sequence[Any]] = []
+
+    async def take(*arguments: Any) -> int:
+        seen.append(arguments[-2:])
+        return 0
+
+    monkeypatch.setattr("cookhouse.cli.serve._serve", take)
+    words = ["serve", "--port", "0", "--state-dir", str(tmp_path), *words]
+    with contextlib.suppress(typer.Exit):
+        typer.main.get_command(app)(words, standalone_mode=False)
+    ((command, options),) = seen
+    assert list(options)[: len(handed)] == handed
+    assert command == (["python", "--ray"] if "--" in words else [])
 
 
 def test_every_model_named_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,13 +65,13 @@ class WorkerActor:
 
     def submit(self, number: int, frame: bytes) -> None:
         """Hand over commands, or None for the end. Numbers count from 0."""
-        with self._lock:
-            for ready in self._in_order.put(number, frame):
-                for message in decode_all(ready):
-                    if self._running is None:
-                        self._early.append(message)
-                    else:
-                        _hand(self._running, message)
+        try:
+            with self._lock:
+                for ready in self._in_order.put(number, frame):
+                    for message in decode_all(ready):
+                        self._take(message)
+        except Exception as error:  # nobody waits for what this call returns
+            self._fail(error)
 
     def events(self) -> Iterator[bytes]:
         """Frames of events until the last one. To be asked for once."""
@@ -110,8 +110,18 @@ class WorkerActor:
                 self._early.clear()
             running.run()
         except Exception as error:
-            failure = Failure.of(error)
-            self._tell([Lost(worker=worker.worker, reason=failure.message, failure=failure)])
+            self._fail(error)
+        self._box.close()
+
+    def _take(self, message: Any) -> None:
+        if self._running is None:
+            self._early.append(message)
+        else:
+            _hand(self._running, message)
+
+    def _fail(self, error: Exception) -> None:
+        failure = Failure.of(error)
+        self._tell([Lost(worker="", reason=failure.message, failure=failure)])
         self._box.close()
 
     def _tell(self, events: Sequence[Event]) -> None:

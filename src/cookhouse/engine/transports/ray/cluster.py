@@ -17,8 +17,11 @@ _RUNNING = "auto"
 """In place of an address: the cluster that this machine is a node of."""
 _PLACE_SECONDS = 60.0
 _CONNECT_SECONDS = 5.0
-_LOCAL_STORE_BYTES = 2**28
-"""A cluster of one machine ships no files: its object store has what waits of large commands."""
+_LOCAL_OPTIONS: dict[str, Any] = {
+    "object_store_memory": 2**28,  # it ships no files: what waits there is of large commands
+    "include_dashboard": False,
+    "_node_ip_address": "127.0.0.1",  # nobody else is to reach it
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +56,8 @@ class Cluster:
             InputError: it cannot be joined.
         """
         _check_address(address)
-        is_new = address == LOCAL
-        options = {"object_store_memory": _LOCAL_STORE_BYTES, "include_dashboard": False} if is_new else {}
         try:
-            ray.init(address, logging_level="warning", **options)
+            ray.init(address, logging_level="warning", **(_LOCAL_OPTIONS if address == LOCAL else {}))
         except Exception as error:
             raise InputError(_why_not(address, error)) from error
         context = ray.get_runtime_context()

@@ -127,7 +127,14 @@ class _Driver:
 
     def _serve(self, connection: socket.socket) -> None:
         ends: list[Callable[[], None]] = []
-        pipe = Pipe(connection, lambda _code: [end() for end in ends])
+        is_hung_up = threading.Event()
+
+        def hang_up(_code: int) -> None:
+            is_hung_up.set()
+            for end in ends:
+                end()
+
+        pipe = Pipe(connection, hang_up)
         try:
             options, engine_options = pipe.options.result()
         except EOFError:
@@ -148,6 +155,8 @@ class _Driver:
                 doubt=partial(self._check, cluster),
             )
             ends.append(relay.end)
+            if is_hung_up.is_set():  # while there was no cluster
+                return
             self._losses.append(relay.lose)
             pipe.feed(relay)
             relay.run()

@@ -6,7 +6,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from cookhouse.assets import resolve_model
-from cookhouse.engine.contract import BaseModelInfo, Command, Done, Event, Fetch, Load, Lost, Up, WorkerOptions
+from cookhouse.engine.contract import Command, Event, Fetch, Load, Lost, Up, WorkerOptions
 from cookhouse.engine.transports.child_process import MakeRunning, Tell
 from cookhouse.engine.transports.messages import decode_all, encode
 from cookhouse.engine.transports.ray.actor import Place, WorkerActor
 from cookhouse.engine.transports.ray.cluster import Cluster, Needs, Node, answers, model_folders
+from cookhouse.engine.transports.ray.own_tokenizers import with_own_tokenizers
 from cookhouse.engine.transports.ray.shelf import Shelf
 from cookhouse.engine.transports.ray.shipping import Shipping
 from cookhouse.errors import InputError, ServiceError
@@ -31,9 +31,8 @@ _MAX_CALLS = 8
 """Of an actor's methods at a time: events, commands, and parts of files."""
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
 """How often a node is asked whether it is there, and how often in a row it may miss that."""
-_MAX_COMMANDS = 64
-"""Sent at a time."""
-_MAX_SAID = 300
+_MAX_COMMANDS, _MAX_SAID = 64, 300
+"""Commands sent at a time; letters of what Ray says."""
 
 
 class Relay:
@@ -98,6 +97,8 @@ class Relay:
         group, bundle = self._cluster.place(self._needs)
         try:
             self._start(group, bundle)
+            if self._is_over.is_set():  # while there was no actor to be ended
+                return
             for work in (self._send_all, self._watch):
                 threading.Thread(target=work, daemon=True).start()
             self._read()
@@ -160,7 +161,7 @@ class Relay:
 
     def _take(self, frames: bytes) -> None:
         for event in decode_all(frames):
-            told: Event | None = _with_own_tokenizers(event)
+            told: Event | None = with_own_tokenizers(event)
             if isinstance(told, Lost):
                 self._is_lost = True
             elif self._shipping is not None and told is not None:
@@ -240,20 +241,6 @@ def _check_versions(actor: Any, node: Node) -> None:
             raise InputError(
                 f"node {node.name} has {name} {their}, and this machine {name} {own}; install the same on both"
             )
-
-
-def _with_own_tokenizers(event: Event) -> Event:
-    """With folders of tokenizers as they are on this machine: a node may have the package elsewhere."""
-    if isinstance(event, Up):
-        return replace(event, base_models=tuple(map(_with_own_tokenizer, event.base_models)))
-    if isinstance(event, Done) and isinstance(event.output, BaseModelInfo):
-        return replace(event, output=_with_own_tokenizer(event.output))
-    return event
-
-
-def _with_own_tokenizer(info: BaseModelInfo) -> BaseModelInfo:
-    folder = Path(resolve_model(info.name))
-    return replace(info, tokenizer_id=str(folder.resolve())) if folder.is_dir() else info
 
 
 def _said(error: Exception) -> str:
