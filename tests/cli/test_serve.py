@@ -91,7 +91,7 @@ def test_the_page_is_told_with_the_key_of_the_folder(
     has_own_keys: bool, fragment: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Would catch a page that nobody finds, and a key of the user's that is printed."""
-    told = SimpleNamespace(url="http://127.0.0.1:8000", api_key="tml-made")
+    told = SimpleNamespace(url="http://127.0.0.1:8000", engine="cpu", api_key="tml-made")
 
     async def start() -> SimpleNamespace:
         return told
@@ -164,7 +164,7 @@ class Beside:
     """A service that is there already, for a command to find."""
 
     def __init__(self, api_key: str = "tml-own") -> None:
-        self._server = SimpleNamespace(url="http://127.0.0.1:7", api_key=api_key)
+        self._server = SimpleNamespace(url="http://127.0.0.1:7", api_key=api_key, engine="cpu")
 
     async def start(self) -> Any:
         return self._server
@@ -180,14 +180,16 @@ def test_a_command_finds_the_service_and_its_exit_code_is_ours(
     """Catches a command that goes to the hosted service, and a failure that looks like success."""
     program = f"import os, sys; print([os.environ[name] for name in {FOUND}]); sys.exit(3)"
     service: Any = Beside()
-    assert asyncio.run(_run_beside(service, [sys.executable, "-c", program], keys)) == 3
+    say: list[str] = []
+    assert asyncio.run(_run_beside(service, [sys.executable, "-c", program], keys, say.append)) == 3
     assert capfd.readouterr().out == f"{['http://127.0.0.1:7', key, 'http://127.0.0.1:7/v1', key]}\n"
 
 
 def test_a_command_that_is_not_there_is_told_in_words() -> None:
     service: Any = Beside()
+    say: list[str] = []
     with pytest.raises(InputError, match="'no-such-program' cannot be started: No such file"):
-        asyncio.run(_run_beside(service, ["no-such-program"], ()))
+        asyncio.run(_run_beside(service, ["no-such-program"], (), say.append))
 
 
 def number_in(path: Path) -> int:
@@ -202,7 +204,10 @@ def test_a_command_ends_with_the_service(tmp_path: Path) -> None:
 
     async def stopped(started: Path) -> None:
         service: Any = Beside()
-        task = asyncio.ensure_future(_run_beside(service, ["sh", "-c", f"echo $$ > {started}; exec sleep 600"], ()))
+        say: list[str] = []
+        task = asyncio.ensure_future(
+            _run_beside(service, ["sh", "-c", f"echo $$ > {started}; exec sleep 600"], (), say.append)
+        )
         process = await asyncio.to_thread(number_in, started)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

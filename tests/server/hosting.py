@@ -20,7 +20,7 @@ from cookhouse.server.app import create_app
 from cookhouse.server.main import bind
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
-from cookhouse.server.workers import worker_options
+from cookhouse.server.workers.plans import worker_options
 
 KEY = "tml-test-key-0001"
 OTHER_KEY = "tml-test-key-0002"
@@ -73,7 +73,7 @@ def hosted_over(
         api_keys=[KEY, OTHER_KEY],
         state_dir=state_dir,
         settings=settings,
-        make_worker=partial(make_worker, worker_options(settings, state_dir)),
+        make_worker=lambda plan: make_worker(worker_options(settings, state_dir, plan)),
         sources=sources,
         **options,
     )

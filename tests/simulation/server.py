@@ -23,7 +23,7 @@ from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import AnswerRecord, EntryRecord, SamplerRecord, StateRecord
-from cookhouse.server.workers import worker_options
+from cookhouse.server.workers.plans import WorkerPlan, worker_options
 from tests.simulation.faults import DiskRates, FaultRates, Faults, FaultyDisk, FussyEngine
 from tests.simulation.processes import KilledError, Process
 
@@ -206,7 +206,7 @@ class SimulatedServer:
                 await asyncio.sleep(0)
             self._kill(self._processes[-1])
 
-    def _make_worker(self) -> Worker:
+    def _make_worker(self, _plan: WorkerPlan) -> Worker:
         def make(spend: object) -> SimulatedEngine:
             engine = FussyEngine([BASE], costs=self._costs, spend=spend, faults=self.faults)
             self.engines.append(engine)
@@ -225,8 +225,9 @@ class SimulatedServer:
             "snapshots of the engine": len(engine._snapshots),
             "samples of the engine": len(engine._running),
             "calls": len(calls._calls),
-            "weights to read again": len(calls._fetches),
-            "weights to come": len(calls._coming),
+            "models with a place": len(calls._placement._models) + len(calls._shapes),
+            "weights to read again": len(calls._weights._fetches) + len(calls._weights.shapes),
+            "weights to come": len(calls._weights._coming),
             "queues": len(sequencer._queues),
             "samples": len(service.samples) + service.samples._numbers.total(),
             "bytes": service.held._by_owner.total() + sequencer._pending_bytes.total(),

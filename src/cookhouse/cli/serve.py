@@ -6,7 +6,7 @@ import ipaddress
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -97,6 +97,21 @@ def serve(
             help="float32 or bfloat16, of base model and activations.",
             show_default="bfloat16 where the GPU or the processor gains from it, else float32",
         ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that train and sample side by side, each with its part of this machine's cores and memory, "
+            "or a GPU of its own.",
+            show_default="1",
+        ),
+    ] = None,
+    trainers: Annotated[
+        int | None, typer.Option(min=1, help="In place of --workers: processes that only train.", show_default=False)
+    ] = None,
+    samplers: Annotated[
+        int | None, typer.Option(min=1, help="Beside --trainers: processes that only sample.", show_default=False)
     ] = None,
     silent_minutes: Annotated[
         float,
@@ -239,6 +254,9 @@ def serve(
     settings = {
         "--device": device,
         "--precision": precision,
+        "--workers": workers,
+        "--trainers": trainers,
+        "--samplers": samplers,
         "--silent-minutes": silent_minutes,
         "--session-minutes": session_minutes,
         "--drain-seconds": drain_seconds,
@@ -312,7 +330,7 @@ async def _serve(
         )
     ) as service:
         stopping = asyncio.Event()
-        work = _run_beside(service, command, keys) if command else _announce(service, names, bool(keys), stopping)
+        work = _run_beside(service, command, keys, echo) if command else _announce(service, names, bool(keys), stopping)
         serving = asyncio.ensure_future(service.guard(work))
 
         def stop() -> None:
@@ -328,9 +346,13 @@ async def _serve(
     return _EXIT_INTERRUPTED
 
 
-async def _run_beside(service: "EmbeddedService", command: Sequence[str], keys: Sequence[str]) -> int:
+async def _run_beside(
+    service: "EmbeddedService", command: Sequence[str], keys: Sequence[str], echo: Callable[[str], None]
+) -> int:
     """Run a command that finds the server in its environment; its exit code."""
     server = await service.start()
+    if server.engine is not None:
+        echo(f"computing on {server.engine}")
     key = keys[0] if keys else server.api_key
     found = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": key}
     found |= {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": key}
@@ -350,6 +372,8 @@ async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool, 
     """Say where the server is once it answers; when it is to stop, wait until it has drained."""
     server = await service.start()
     key = "<a key that you gave>" if has_own_keys else server.api_key
+    if server.engine is not None:
+        typer.echo(f"computing on {server.engine}")
     typer.echo(f"serving {names} at {server.url}; Ctrl-C stops it. In another terminal:\n")
     typer.echo(f"  export TINKER_BASE_URL={server.url}")
     typer.echo(f"  export TINKER_API_KEY={key}\n")

@@ -40,17 +40,27 @@ def load() -> None:
 
 def make_worker(options: WorkerOptions, engine_options: Mapping[str, Any], tell: Tell) -> Running:
     """A worker whose engine is made in the thread that runs it, from the options of `TorchEngine`."""
-    return Runner(partial(_engine, engine_options), options, tell)
+    return Runner(partial(_engine, options, engine_options), options, tell)
 
 
-def _engine(options: Mapping[str, Any]) -> Engine:
+def _engine(options: WorkerOptions, engine_options: Mapping[str, Any]) -> Engine:
     from cookhouse.engine.cores import bind_cores, claim_cores
     from cookhouse.engine.device import choose_device
+    from cookhouse.engine.share import Share
     from cookhouse.engine.torch_engine import TorchEngine
 
+    share = Share(options.index, options.num_sharing)
+    share.take_cores()
+    name = share.device(engine_options.get("device"))
+    device = choose_device(name)
     # This thread is the engine's own. One that waits for a GPU needs no core to itself.
-    may_bind = choose_device(options["device"]).type == "cpu" and claim_cores()
-    engine = TorchEngine(**options)
+    may_bind = device.type == "cpu" and claim_cores()
+    own = {
+        "device": name,
+        "free_bytes": share.free_bytes(device),
+        "samplers_only": engine_options.get("samplers_only", False) or not options.trains,
+    }
+    engine = TorchEngine(**{**engine_options, **own})
     if may_bind:
         bind_cores()
     return engine

@@ -10,9 +10,9 @@ from typing import Literal, get_args
 
 import torch
 
+from cookhouse.engine.contract import NoMemoryError
 from cookhouse.engine.heap import give_back
 from cookhouse.engine.memory import free_bytes, show_bytes
-from cookhouse.errors import InputError
 
 Purpose = Literal["cache", "request", "snapshot", "pass"]
 """What is taken later than it is promised: `cache` as sequences need it, `request` by the gradient of a request that
@@ -61,11 +61,11 @@ class Budget:
         """Refuse what does not fit.
 
         Raises:
-            InputError: the message names what is asked for, what is spare, and what the rest is promised to.
+            NoMemoryError: the message names what is asked for, what is spare, and what the rest is promised to.
         """
         spare = self.spare_bytes(num_bytes, but_for=but_for)
         if num_bytes > spare:
-            raise InputError(
+            raise NoMemoryError(
                 f"{what} takes {show_bytes(num_bytes)} and {show_bytes(spare)} of memory are free"
                 f"{self._promises_in_words(but_for)}; {way_out}"
             )

@@ -40,6 +40,14 @@ class ControlGroups:
                 found.append(limit - used + int(counts.get(inactive, 0)))
         return max(0, min(found)) if found and min(found) < 2**62 else None
 
+    def limit_bytes(self) -> int | None:
+        """The tightest limit of memory; None without one."""
+        found = []
+        for version, folder in self._folders("memory"):
+            with contextlib.suppress(OSError, ValueError):
+                found.append(int((folder / _MEMORY_FILES[version][0]).read_text()))
+        return min(found) if found and min(found) < 2**62 else None
+
     def num_cores(self) -> float | None:
         """Cores' worth of time that the tightest quota gives; None without a quota."""
         found = []

@@ -25,6 +25,12 @@ def available_bytes() -> int:
     return left if limit is None else min(left, limit)
 
 
+def total_bytes() -> int:
+    """All memory of the machine, or of the container that this process runs in."""
+    machine, limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), ControlGroups().limit_bytes()
+    return machine if limit is None else min(machine, limit)
+
+
 def _machine_bytes(meminfo: Path) -> int:
     """What the system says is available; else pages that are free, or half of all where it does not tell."""
     with contextlib.suppress(OSError):

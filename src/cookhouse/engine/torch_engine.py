@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from cookhouse.engine import memory
 from cookhouse.engine.admission import Admission
 from cookhouse.engine.budget import Budget
 from cookhouse.engine.contract import (
@@ -25,7 +26,7 @@ from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.external_folder import write_external
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import Weights
-from cookhouse.engine.memory import free_bytes, held_bytes, total_bytes
+from cookhouse.engine.memory import held_bytes, total_bytes
 from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.engine.sampler import Samplers
 from cookhouse.engine.sampler.native import DecodeKernel
@@ -55,6 +56,7 @@ class TorchEngine:
         max_activation_bytes: int | None = None,
         max_cache_bytes: int | None = None,
         samplers_only: bool = False,
+        free_bytes: Callable[[], int] | None = None,
     ) -> None:
         """`max_base_bytes` bounds the weights of base models; those named here are loaded at once while they fit.
 
@@ -65,6 +67,7 @@ class TorchEngine:
         it); None: half of the memory that is free when the pass begins.
 
         `samplers_only` refuses to train, and keeps one copy of the weights: that which sampling reads.
+        `free_bytes` says how much memory of the device may still be taken; None: all that is free.
         """
         use_cores()
         self._device = choose_device(device)
@@ -72,7 +75,8 @@ class TorchEngine:
         self._device_total_bytes = None if self._device.type == "cpu" else total_bytes(self._device)
         self._budget_tokens = budget_tokens
         self._samplers_only = samplers_only
-        self._budget = Budget(self._device)
+        self._has_share = free_bytes is not None
+        self._budget = Budget(self._device, free_bytes)
         self._bases = BaseModels(
             self._device,
             self._dtype,
@@ -99,8 +103,10 @@ class TorchEngine:
 
     def describe(self) -> str:
         """See `Engine`."""
-        cores = f", {torch.get_num_threads()} threads" if self._device.type == "cpu" else ""
-        return f"{self._device}{cores}, {self._dtype}".replace("torch.", "")
+        number = torch.get_num_threads()
+        cores = f", {number} thread{'s' * (number > 1)}" if self._device.type == "cpu" else ""
+        memory_share = f", {memory.show_bytes(self._budget.free())} of memory" if self._has_share else ""
+        return f"{self._device}{cores}, {self._dtype}{memory_share}".replace("torch.", "")
 
     def memory_use(self) -> MemoryUse:
         """See `Engine`."""
@@ -180,7 +186,7 @@ class TorchEngine:
         tensors = model.tensors(with_optimizer=with_optimizer, with_gradient=with_gradient)
         host = torch.device("cpu")
         wanted = sum(tensor.nbytes for tensor in tensors.values()) / _COPY_SHARE
-        if wanted > (self._budget.spare_bytes(wanted) if self._device == host else free_bytes(host)):
+        if wanted > (self._budget.spare_bytes(wanted) if self._device == host else memory.free_bytes(host)):
             return None
         return self._writer(model, {name: tensor.to(host, copy=True) for name, tensor in tensors.items()})
 

@@ -21,7 +21,8 @@ from cookhouse.server.libraries import hide_torch, loading
 from cookhouse.server.main import EndSessions, run_server
 from cookhouse.server.settings import Settings
 from cookhouse.server.waiting import wait_for_arguments
-from cookhouse.server.workers import Children
+from cookhouse.server.workers.children import Children
+from cookhouse.server.workers.plans import plans_of
 
 KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
 DATABASE_VARIABLE = "COOKHOUSE_DATABASE"
@@ -88,6 +89,12 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 sharing=sharing,
                 base_models=base_models,
                 make_worker=children,
+                plans=plans_of(
+                    workers=options.workers,
+                    trainers=options.trainers,
+                    samplers=options.samplers,
+                    samplers_only=options.samplers_only,
+                ),
                 settings=Settings(
                     silent_seconds=60 * options.silent_minutes,
                     session_seconds=60 * options.session_minutes,
@@ -211,6 +218,9 @@ def _parser() -> argparse.ArgumentParser:
         f"default: {PRECISION_VARIABLE}, or bfloat16 where the hardware gains from it",
     )
     parser.add_argument("--max-base-bytes", type=int, help="memory for base models' weights; default: no limit")
+    parser.add_argument("--workers", type=int, help="processes that train and sample side by side; default: 1")
+    parser.add_argument("--trainers", type=int, help="in place of --workers: processes that only train")
+    parser.add_argument("--samplers", type=int, help="beside --trainers: processes that only sample")
     parser.add_argument(
         "--silent-minutes",
         type=float,

@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import os
 import resource
+import shutil
 import signal
 import socket
 import threading
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cookhouse.server.service import Service
     from cookhouse.server.settings import Settings
     from cookhouse.server.store.store import Store
+    from cookhouse.server.workers.plans import WorkerPlan
 
 EndSessions = Literal["start", "eof"]
 _STDIN = 0
@@ -57,6 +59,7 @@ def run_server(
     make_worker: "Callable[[WorkerOptions], Worker]",
     max_snapshot_file_bytes: int | None = None,
     settings: "Settings | None" = None,
+    plans: "Sequence[WorkerPlan] | None" = None,
     read_state_dirs: Sequence[Path] = (),
     peft_folders: Sequence[Path] = (),
     registry: "ModelRegistry | None" = None,
@@ -68,9 +71,10 @@ def run_server(
 ) -> None:
     """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin: see `Ending`.
 
-    `make_worker` makes the engine, and makes it again when it is lost; `on_ready` is given the URL and what the engine
-    computes on; what else a person may want to know is said. `end_sessions`: with "start" those that an earlier server
-    left, with "eof" all at the end of stdin. `base_models` are as `parse_served` takes them. `port` 0 takes a free one.
+    `make_worker` makes each of the workers in `plans` (None: one that does all), and makes it again when it is lost.
+    `on_ready` is given the URL and what they compute on; what else a person may want to know is said. `end_sessions`:
+    with "start" those that an earlier server left, with "eof" all at the end of stdin. `base_models` are as
+    `parse_served` takes them. `port` 0 takes a free one.
     `read_state_dirs` are of other servers, whose checkpoints this one may load, as it may the adapters in
     `peft_folders`; for `registry` and `runs` see `Service`. `database` is the URL of another than the one in the state
     folder, which servers with `sharing` share: one that another has taken for dead ends its process at once. Who
@@ -95,18 +99,20 @@ def run_server(
         from cookhouse.server.service import Service
         from cookhouse.server.settings import Settings
         from cookhouse.server.store.store import Store
-        from cookhouse.server.workers import worker_options
+        from cookhouse.server.workers.plans import FOLDER, WorkerPlan, worker_options
 
         _raise_descriptor_limit()
         settings = settings or Settings()
         if max_snapshot_file_bytes is not None:
             settings = replace(settings, max_snapshot_file_bytes=max_snapshot_file_bytes)
         store = None if database is None else Store(database, is_shared=sharing is not None)
+        shutil.rmtree(state_dir / FOLDER, ignore_errors=True)
         service = Service(
             api_keys=api_keys,
             state_dir=state_dir,
             settings=settings,
-            make_worker=partial(make_worker, worker_options(settings, state_dir)),
+            make_worker=lambda plan: make_worker(worker_options(settings, state_dir, plan)),
+            plans=plans or [WorkerPlan()],
             sources=sources or None,
             read_state_dirs=read_state_dirs,
             peft_folders=peft_folders,

@@ -20,7 +20,7 @@ An accepted request that fails is not an HTTP error: its future carries a messag
 
 from typing import Literal
 
-from cookhouse.engine.contract import CanceledError, DamagedError, Failure
+from cookhouse.engine.contract import CanceledError, DamagedError, Failure, NoMemoryError
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 
 Blame = Literal["user", "server"]
@@ -116,6 +116,8 @@ def error_of(failure: Failure) -> CookhouseError:
             return InputError(failure.message)
         case "canceled":
             return CanceledError(failure.message)
+        case "memory":
+            return NoMemoryError(failure.message)
         case "damaged":
             return DamagedError(failure.message)
         case "disk":

@@ -30,7 +30,7 @@ from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import identity_of
-from cookhouse.server.sequencer.calls import Calls
+from cookhouse.server.sequencer.calls import Calls, Gone
 from cookhouse.server.sequencer.futures import Futures, Result
 from cookhouse.server.sequencer.history import LOAD, History
 from cookhouse.server.sequencer.intake import Intake
@@ -175,19 +175,22 @@ class Restoring:
                 _log.exception("session %s cannot be taken over", each.session.session_id)
         return restored
 
-    def run_again(self, reason: str) -> None:
-        """Have a new worker do what the lost one did since each model's last state."""
+    def run_again(self, gone: Gone) -> None:
+        """Have other workers do what one that is lost, or leaves, did since each model's last state."""
         for session in self._sessions:
             for model in session.models.values():
-                self._sequencer.run_again(model, partial(self._jobs_again, model))
+                if model.model_id in gone.model_ids:
+                    self._sequencer.run_again(model, partial(self._jobs_again, model), is_loss=gone.is_loss)
             for sampler in session.samplers.values():
                 snapshot = sampler.snapshot
                 if snapshot is None or not snapshot.is_published or snapshot.has_file:
                     continue
+                if snapshot.snapshot_id not in gone.snapshot_ids:
+                    continue
                 if any(snapshot.snapshot_id in model.snapshots for model in session.models.values()):
                     self._calls.expect(snapshot.snapshot_id)
                 else:
-                    snapshot.lose(reason)
+                    snapshot.lose(gone.reason)
 
     def _live_models(self) -> set[str]:
         reader = self._reader

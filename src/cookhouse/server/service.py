@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cookhouse.engine.contract import Up, Worker
+from cookhouse.engine.contract import Up
 from cookhouse.registry import ModelRegistry
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
@@ -32,7 +32,7 @@ from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.restoring import Restored, Restoring
-from cookhouse.server.sequencer.calls import Calls
+from cookhouse.server.sequencer.calls import Calls, Gone
 from cookhouse.server.sequencer.futures import Future, Futures
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.intake import Intake
@@ -45,6 +45,8 @@ from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import Store
+from cookhouse.server.workers.member import MakeWorker
+from cookhouse.server.workers.plans import FOLDER, WorkerPlan
 
 _log = logging.getLogger(__name__)
 _HAND_OVER_SECONDS = 10.0
@@ -66,7 +68,8 @@ class Service:
         api_keys: Sequence[str],
         state_dir: Path,
         settings: Settings,
-        make_worker: Callable[[], Worker],
+        make_worker: MakeWorker,
+        plans: Sequence[WorkerPlan] = (WorkerPlan(),),
         sources: Mapping[str, str] | None = None,
         read_state_dirs: Sequence[Path] = (),
         peft_folders: Sequence[Path] = (),
@@ -80,8 +83,8 @@ class Service:
         """Open the state folder, which the caller has locked.
 
         `store` None: the one in the state folder. `leases`, over the same store: the service is one of several servers.
-        `make_worker` is called on the event loop, by `open` and whenever a worker was lost; `sources` are for
-        `BaseModels.fill`.
+        `make_worker` is called on the event loop for each of `plans`, by `open` and whenever a worker was lost;
+        `sources` are for `BaseModels.fill`.
 
         `ends_left_sessions`: those that an earlier server left are not brought back. What a person may want to know is
         said.
@@ -121,7 +124,15 @@ class Service:
         self._forwarding: Forwarding | None = None
         self.meter = Meter()
         self._sources = sources
-        self.calls = Calls(make_worker, self.meter, max_losses=settings.max_request_losses, on_lost=self._note_loss)
+        self.calls = Calls(
+            make_worker,
+            self.meter,
+            plans=plans,
+            folder=state_dir / FOLDER,
+            max_file_bytes=settings.max_snapshot_file_bytes,
+            max_losses=settings.max_request_losses,
+            on_lost=self._note_loss,
+        )
         journal = None
         if settings.journal != OFF:
             journal = Journaling(self.folder, self.store, settings, self.calls, self.futures)
@@ -214,10 +225,10 @@ class Service:
         self._is_shut_down = False
 
     async def open(self) -> Up:
-        """Start a worker, and wait until it has its base models.
+        """Start the workers, and wait until they have their base models.
 
         Raises:
-            CookhouseError: it cannot have them; or it only samples, and there are models to be brought back.
+            CookhouseError: one cannot have them; or it only samples, and there are models to be brought back.
         """
         if self._restoring is not None and self.settings.samplers_only and not self._ends_left_sessions:
             await self._restoring.check_samplers_only()
@@ -358,17 +369,18 @@ class Service:
         if self._journal is not None:
             self._journal.forget_answer(future)
 
-    def _note_loss(self, reason: str) -> None:
+    def _note_loss(self, gone: Gone) -> None:
         """What was in the memory of a worker that ended is gone, and comes back from the journal."""
         if self._restoring is not None:
-            self._restoring.run_again(reason)
+            self._restoring.run_again(gone)
             return
         for session in self.sessions:
             for model in session.models.values():
-                model.lose(reason)
+                if model.model_id in gone.model_ids:
+                    model.lose(gone.reason)
             for sampler in session.samplers.values():
-                if sampler.snapshot is not None:
-                    sampler.snapshot.lose(reason)
+                if sampler.snapshot is not None and sampler.snapshot.snapshot_id in gone.snapshot_ids:
+                    sampler.snapshot.lose(gone.reason)
 
     async def _sweep_forever(self) -> None:
         while True:

@@ -25,6 +25,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.journal import GroupCommit, PutState
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
+from cookhouse.server.sequencer.calls import Gone
 from cookhouse.server.sequencer.queues import Job
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.settings import Settings
@@ -190,8 +191,9 @@ def test_a_request_that_has_just_been_taken_when_the_engine_is_lost(
             service.sequencer.admit(model, 0)
             entry = next(iter(service.sequencer.history(model).ran.values())).entry
             entry = replace(entry, request_id=plan.request_id, seq_id=3, kind="optim_step")
+            gone = Gone(reason="the test says so", model_ids=[model.model_id], snapshot_ids=())
             service.sequencer.submit(model, 3, Job(run=plan.run, future=future, entry=entry))
-            service._note_loss("the test says so")  # in the same turn of the loop
+            service._note_loss(gone)  # in the same turn of the loop
             await asyncio.sleep(0.5)
 
         server.host.on_loop(take_and_lose)

@@ -33,6 +33,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.refusals import LostError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.meter import Meter
+from cookhouse.server.workers.plans import WorkerPlan
 
 pytestmark = pytest.mark.anyio
 ACCOUNT = Account("me", "s")
@@ -70,7 +71,8 @@ class Workers:
         self.made: list[ScriptedWorker] = []
         self._firsts = [UP, *firsts]
 
-    def __call__(self) -> ScriptedWorker:
+    def __call__(self, plan: WorkerPlan) -> ScriptedWorker:
+        assert plan == WorkerPlan()
         first = self._firsts.pop(0) if self._firsts else UP
         self.made.append(ScriptedWorker(first))
         return self.made[-1]
@@ -128,7 +130,7 @@ async def test_commands_go_out_in_order_and_answers_find_who_waits() -> None:
 async def test_a_lost_worker_fails_its_training_and_is_replaced() -> None:
     """Would catch a client that waits for ever for what a dead engine was asked."""
     make, reasons = Workers(), list[str]()
-    calls = Calls(make, Meter(), on_lost=reasons.append)
+    calls = Calls(make, Meter(), on_lost=lambda gone: reasons.append(gone.reason))
     await calls.open()
     training = calls.send(step("1"))
     await settle()
@@ -217,7 +219,7 @@ async def test_samples_wait_for_weights_that_are_published_again(comes: str) -> 
 
 async def test_a_sample_that_ends_every_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch one request that takes the engine from all tenants, again and again."""
-    monkeypatch.setattr("cookhouse.server.sequencer.calls._FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("cookhouse.server.workers.member._FIRST_PAUSE_SECONDS", 0.0)
     make = Workers()
     calls = Calls(make, Meter())
     await calls.open()
@@ -244,7 +246,7 @@ async def test_a_worker_that_dies_at_once_is_made_again_after_a_pause(monkeypatc
     calls = Calls(make, Meter())
     await calls.open()
     with monkeypatch.context() as patched:
-        patched.setattr("cookhouse.server.sequencer.calls.asyncio.sleep", sleep)
+        patched.setattr("cookhouse.server.workers.member.asyncio.sleep", sleep)
         for life in range(4):
             make.made[life].tell(Lost(worker="engine", reason="gone"))
             await asyncio.wait_for(_made(make, life + 2), 10)
@@ -282,7 +284,7 @@ async def test_a_worker_that_never_comes_up_says_why() -> None:
     """Would catch a server that starts without its base model, or that says only that something failed."""
     failure = Failure(blame="user", kind="input", message="unknown base model 'nonsense'")
 
-    def make() -> ScriptedWorker:
+    def make(_plan: WorkerPlan) -> ScriptedWorker:
         return ScriptedWorker(Lost(worker="engine", reason="it has no base model", failure=failure))
 
     with pytest.raises(InputError, match="unknown base model 'nonsense'"):
@@ -291,7 +293,7 @@ async def test_a_worker_that_never_comes_up_says_why() -> None:
 
 async def test_commands_of_before_the_next_is_up_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a new client's model that fails since the engine is just being started again."""
-    monkeypatch.setattr("cookhouse.server.sequencer.calls._FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("cookhouse.server.workers.member._FIRST_PAUSE_SECONDS", 0.0)
     make = Workers(Lost(worker="engine", reason="still no memory"))
     is_lost = asyncio.Event()
     calls = Calls(make, Meter(), on_lost=lambda _: is_lost.set())

@@ -43,7 +43,7 @@ from cookhouse.engine.contract.events import (
     Tokens,
     Up,
 )
-from cookhouse.engine.contract.failures import CanceledError, DamagedError, Failure
+from cookhouse.engine.contract.failures import CanceledError, DamagedError, Failure, NoMemoryError
 from cookhouse.engine.contract.requests import (
     PAIR_LOSSES,
     AdamStep,
@@ -91,6 +91,7 @@ __all__ = [
     "Lost",
     "MemoryUse",
     "ModelCommand",
+    "NoMemoryError",
     "Output",
     "Pass",
     "PromptTargets",

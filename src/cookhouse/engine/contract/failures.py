@@ -7,7 +7,7 @@ from typing import Literal
 from cookhouse.errors import InputError, ServiceError
 
 Blame = Literal["user", "server"]
-Kind = Literal["input", "canceled", "damaged", "disk", "service", "bug"]
+Kind = Literal["input", "canceled", "memory", "damaged", "disk", "service", "bug"]
 
 
 class DamagedError(InputError):
@@ -16,6 +16,10 @@ class DamagedError(InputError):
 
 class CanceledError(InputError):
     """The command was canceled by `Forget` before it was done."""
+
+
+class NoMemoryError(InputError):
+    """What was asked for does not fit into the memory that this worker has left; another may have room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class Failure:
         details = "".join(traceback.format_exception(error))
         if isinstance(error, CanceledError):
             return cls(blame="user", kind="canceled", message=str(error))
+        if isinstance(error, NoMemoryError):
+            return cls(blame="user", kind="memory", message=str(error))
         if isinstance(error, DamagedError):
             return cls(blame="server", kind="damaged", message=str(error), details=details)
         if isinstance(error, InputError):

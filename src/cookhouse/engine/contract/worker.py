@@ -23,6 +23,12 @@ class WorkerOptions:
     """Of all the passes that run together; one alone may be longer."""
     deterministic: bool = False
     """Each pass runs alone, so that what it gives does not depend on what others asked for meanwhile."""
+    index: int = 0
+    """Its number among the workers of a server, which chooses its cores, or its GPU."""
+    num_sharing: int = 1
+    """Workers that share the machine: it takes that part of cores and memory."""
+    trains: bool = True
+    """Whether it is given models to train; else base models take the memory of their weights once."""
 
 
 class Worker(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from transformers.utils import logging as transformers_logging
 
-from cookhouse.engine.contract import BaseModelInfo
+from cookhouse.engine.contract import BaseModelInfo, NoMemoryError
 from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.pretrained import describe, num_weight_bytes, read_config
@@ -91,7 +91,7 @@ class BaseModels(Mapping[str, BaseModel]):
         `users` says what uses a loaded model, or nothing.
 
         Raises:
-            InputError: what is in use leaves too little; the message says by whom it is.
+            NoMemoryError: what is in use leaves too little; the message says by whom it is.
         """
         missing = self._num_missing(num_bytes)
         chosen: list[str] = []
@@ -102,7 +102,7 @@ class BaseModels(Mapping[str, BaseModel]):
             held = [f"{n} ({show_bytes(self._num_bytes([n]))}: {users(n)})" for n in self._loaded if users(n)]
             if self._reserved:
                 held.append(f"full fine-tuning ({show_bytes(sum(self._reserved.values()))})")
-            raise InputError(
+            raise NoMemoryError(
                 f"{what} takes {show_bytes(num_bytes)} of max_base_bytes {show_bytes(self._max_bytes or 0)}, which is "
                 f"held by {', '.join(held) or 'nothing else'}; delete those, or raise it"
             )

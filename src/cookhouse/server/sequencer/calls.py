@@ -1,128 +1,132 @@
-"""Commands under way at a worker, and who waits for each. Lives on the event loop.
+"""Commands under way at the workers of a server, and who waits for each. Lives on the event loop.
 
-    send ──► outgoing ──once a turn of the loop──► worker ── events ──► the future of each command
+    send ──► Placement ──► Member ──► worker ── events ──► the future of each command
+                 └── a sample whose weights are elsewhere: written there, fetched here, then drawn
 
 A worker that is lost is replaced. What it held in memory is gone, and the commands that wait for it fail with
-`LostError`; but samples do not depend on what else it did, so they are submitted again, with the same seed, to the next
+`LostError`; but samples do not depend on what else it did, so they are submitted again, with the same seed, to another
 one: when it has their weights, from a file or because they were published again. Of a streamed sample the tokens that
 were told already are not told twice.
 """
 
 import asyncio
 import logging
-import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from cookhouse.engine.contract import (
     Account,
+    CanceledError,
     Command,
+    Create,
     Done,
     Event,
     Evicted,
     Failed,
     Fetch,
     Forget,
+    Load,
     Logged,
-    Lost,
+    ModelCommand,
     Output,
     Publish,
     Sample,
-    SampleOutput,
+    SaveSnapshot,
     Spent,
     Tokens,
     Up,
-    Worker,
 )
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
-from cookhouse.server.sequencer.life import WorkerLife
 from cookhouse.server.sequencer.meter import Meter
+from cookhouse.server.workers.call import Call, OnTokens
+from cookhouse.server.workers.creations import Creation, Creations
+from cookhouse.server.workers.leaving import leaver
+from cookhouse.server.workers.member import MakeWorker, Member, relay
+from cookhouse.server.workers.moves import Moves
+from cookhouse.server.workers.placement import Placement
+from cookhouse.server.workers.plans import WorkerPlan, next_plan
+from cookhouse.server.workers.transfers import Transfers
+from cookhouse.server.workers.weights import Shape, Weights
 
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
-"""Before a worker is made again after one that did nothing, and lived shorter than the longest of these; doubled each
-time."""
-
-OnTokens = Callable[[SampleOutput], None]
+_LOOK_SECONDS = 0.05
+_MOVES = "moves"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Call:
-    command: Command
-    answer: asyncio.Future[Output]
-    on_tokens: OnTokens | None = None
-    num_told: int = 0
-    """Steps of a streamed sample that its client has."""
-    num_to_skip: int = 0
-    """Of these, those that the present worker tells again."""
-    num_losses: int = 0
-    """Workers that ended before they answered."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """What was in the memory of a worker that ended, or leaves, and nowhere else."""
+
+    reason: str
+    model_ids: Collection[str]
+    snapshot_ids: Collection[str]
+    is_loss: bool = True
+    """Whether the worker ended by itself, perhaps for what it was asked to do."""
 
 
 class Calls:
     def __init__(
         self,
-        make_worker: Callable[[], Worker],
+        make_worker: MakeWorker,
         meter: Meter,
         *,
+        plans: Sequence[WorkerPlan] = (WorkerPlan(),),
+        folder: Path | None = None,
+        max_file_bytes: int = 2**33,
         max_losses: int = 3,
-        on_lost: Callable[[str], None] = lambda _reason: None,
+        on_lost: Callable[[Gone], None] = lambda _gone: None,
     ) -> None:
-        """`make_worker` is called in the event loop's thread; `on_lost` is told why a worker ended, before its calls
-        fail: what it sends goes to the next one, and what it expects will come there. `max_losses`: workers that may
-        end under one sample, which may be what ends them.
+        """`make_worker` is called in the event loop's thread, for each of `plans`; `on_lost` is told what went with a
+        worker, before its calls fail: what it sends goes to others or to the next one, and what it expects will come
+        there. `folder` is where weights lie on their way between workers, and `max_file_bytes` what they may take
+        there; needed for several. `max_losses`: workers that may end under one sample, which may be what ends them.
         """
         self._make_worker = make_worker
         self._meter = meter
         self._max_losses = max_losses
         self._on_lost = on_lost
-        self._worker: Worker | None = None
-        self.life = WorkerLife()
-        self._calls: dict[str, _Call] = {}
-        self._outgoing: list[Command] = []
-        self._is_up = False
-        self._up_at = 0.0
-        self._pause_seconds = 0.0
-        self._is_flushing = False
-        self._fetches: dict[str, Fetch] = {}
-        """By snapshot: what a worker that lacks it is told first."""
-        self._held: set[str] = set()
-        """Snapshots that the present worker was told of."""
-        self._coming: dict[str, list[Sample]] = {}
-        """By snapshot that is to be published again: the samples that wait for it."""
-        self._is_closing = False
-        self._reader: asyncio.Task[None] | None = None
+        self.members = [self._member(plan) for plan in plans]
+        self._next_index = 1 + max(plan.index for plan in plans)
+        self._placement = Placement()
+        self._creations = Creations()
+        self._weights = Weights(None if folder is None else Moves(folder / _MOVES, max_file_bytes))
+        self._transfers = Transfers(self._weights, self.members, self.ask, self._go_on, self._sampled)
+        self._shapes: dict[str, Shape] = {}
+        """Of models."""
+        self._calls: dict[str, Call] = {}
+        """All that have no answer, also those that are with no worker yet."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a worker that takes commands."""
-        return self._is_up
+        """Whether there are workers that take commands, to train and to sample."""
+        up = [member.plan for member in self.members if member.is_up]
+        can_sample = any(plan.samples for plan in up)
+        return can_sample and (any(plan.trains for plan in up) or not any(one.plan.trains for one in self.members))
 
     async def open(self) -> Up:
-        """Start a worker, and wait until it takes commands.
+        """Start the workers, and wait until they take commands; what the first one told, and what they all compute on.
 
         Raises:
-            CookhouseError: it cannot be made, for what the worker says.
+            CookhouseError: one cannot be made, for what it says.
         """
-        up, events = await self._start()
-        self._reader = asyncio.create_task(self._read(events), name="worker events")
-        return up
+        ups = await asyncio.gather(*(member.open() for member in self.members))
+        descriptions = [up.description for up in ups]
+        if len(ups) == 1:
+            return ups[0]
+        if len(set(descriptions)) == 1:
+            return replace(ups[0], description=f"{len(ups)} workers, each {descriptions[0]}")
+        each = (f"{member.name} ({words})" for member, words in zip(self.members, descriptions, strict=True))
+        return replace(ups[0], description=", ".join(each))
 
     async def close(self, seconds: float) -> bool:
-        """End the worker after its present turn; False if that takes longer than `seconds`."""
-        self._is_closing = True
-        is_closed = True
-        worker, self._worker, self._is_up = self._worker, None, False
-        if worker is not None:
-            is_closed = await worker.close(seconds)
-        if self._reader is not None:
-            # What the worker told last is read before the end.
-            await asyncio.wait([self._reader], timeout=seconds)
-            self._reader.cancel()
-            await asyncio.wait([self._reader])
-        return is_closed
+        """End the workers after their present turns; False if that takes longer than `seconds`."""
+        for task in self._tasks:
+            task.cancel()
+        return all(await asyncio.gather(*(member.close(seconds) for member in self.members)))
 
     def send(self, command: Command, on_tokens: OnTokens | None = None) -> asyncio.Future[Output]:
         """Submit a command after those submitted before it.
@@ -131,204 +135,294 @@ class Calls:
         `ServiceError` where the worker failed.
         """
         answer: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
-        self._calls[command.command_id] = _Call(command=command, answer=answer, on_tokens=on_tokens)
-        if isinstance(command, Fetch):
-            self._fetches[command.snapshot_id] = command
-        self._enqueue(command)
+        call = Call(command=command, answer=answer, on_tokens=on_tokens)
+        self._calls[command.command_id] = call
+        waiting = self._weights.note_file(command) if isinstance(command, Fetch) else ()
+        for each in (call, *waiting):
+            self._place(each)
+        return answer
+
+    def ask(self, member: Member, command: Command) -> asyncio.Future[Output]:
+        """Submit a command to one of the workers."""
+        answer: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
+        call = self._calls[command.command_id] = Call(command=command, answer=answer)
+        member.put(call)
         return answer
 
     def forget(self, command: Forget) -> None:
         """Submit what has no answer."""
         for snapshot_id in command.snapshot_ids:
-            self._fetches.pop(snapshot_id, None)
-            self._held.discard(snapshot_id)
             self.give_up(snapshot_id)
-        self._enqueue(command)
+            self._weights.forget(snapshot_id)
+            for member in self.members:
+                member.snapshots.discard(snapshot_id)
+        for model_id in command.model_ids:
+            self._shapes.pop(model_id, None)
+            self._drop_waiting(self._creations.end(model_id))
+        self._drop_waiting([call for name in command.command_ids if (call := self._calls.get(name)) is not None])
+        for member in self.members:
+            member.submit(command)
+        self._placement.drop_models(command.model_ids)
 
     def note_file(self, fetch: Fetch) -> None:
         """Take note of a file that a worker without these weights can read them from; nobody publishes them again."""
-        self._fetches[fetch.snapshot_id] = fetch
-        for sample in self._coming.pop(fetch.snapshot_id, ()):
-            self._enqueue(sample)
+        for call in self._weights.note_file(fetch):
+            self._place(call)
 
     def forget_file(self, snapshot_id: str) -> None:
         """A file of weights is going to be deleted."""
-        self._fetches.pop(snapshot_id, None)
+        self._weights.forget_file(snapshot_id)
 
     def holds(self, snapshot_id: str) -> bool:
-        """Whether the present worker was told of weights."""
-        return snapshot_id in self._held
+        """Whether a worker was told of weights."""
+        return any(snapshot_id in member.snapshots for member in self.members)
 
     def expect(self, snapshot_id: str) -> None:
-        """Have samples of weights that this worker lacks wait until they are published again, or given up."""
-        if snapshot_id not in self._held and snapshot_id not in self._fetches:
-            self._coming.setdefault(snapshot_id, [])
+        """Have samples of weights that no worker has wait until they are published again, or given up."""
+        if not self.holds(snapshot_id) and self._weights.fetch(snapshot_id) is None:
+            self._weights.expect(snapshot_id)
 
     def give_up(self, snapshot_id: str) -> None:
         """Weights will not be published again; what waits for them fails."""
-        for sample in self._coming.pop(snapshot_id, ()):
-            call = self._calls.pop(sample.command_id, None)
-            if call is not None and not call.answer.done():
-                call.answer.set_exception(LostError("the weights of this sampling client are gone"))
+        for call in self._weights.come(snapshot_id):
+            self._lose(call, "the weights of this sampling client are gone")
 
-    def _enqueue(self, command: Command) -> None:
-        self._outgoing.append(command)
-        if not self._is_flushing:
-            self._is_flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
+    def add(self) -> WorkerPlan:
+        """Start one more worker, which is given work once it is up."""
+        plan = next_plan([member.plan for member in self.members], self._next_index)
+        self._next_index += 1
+        member = self._member(plan)
+        self.members.append(member)
+        self._begin(self._open(member))
+        return plan
 
-    def _flush(self) -> None:
-        """Submit all that has come up in this turn of the loop; without a worker it waits for the next one."""
-        self._is_flushing = False
-        if self._worker is None or not self._is_up or not self._outgoing:
+    async def drain(self, name: str, seconds: float) -> None:
+        """Give a worker nothing new, have others go on with its models, and end it when its samples are drawn, or after
+        so many seconds; what is left then is drawn again by others.
+
+        Raises:
+            InputError: there is no such worker, or none beside it that trains, or samples.
+        """
+        member = leaver(self.members, name)
+        member.is_leaving = True
+        reason = f"{name} is drained"
+        await self._transfers.rescue(member)
+        model_ids = self._placement.models_of(member)
+        gone = Gone(
+            reason=reason,
+            model_ids=model_ids,
+            snapshot_ids=self._weights.only_at(member, self.members),
+            is_loss=False,
+        )
+        left = [call for call in member.calls.values() if isinstance(call.command, ModelCommand)]
+        self._depart(member, gone, left)
+        member.submit(Forget(command_id="", account=Account("", ""), model_ids=tuple(model_ids)))
+        deadline = asyncio.get_running_loop().time() + seconds
+        while member.calls and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_SECONDS)
+        self.members.remove(member)
+        self._depart(member, replace(gone, model_ids=(), snapshot_ids=()), list(member.calls.values()))
+        await member.close(max(1.0, deadline - asyncio.get_running_loop().time()))
+
+    def _member(self, plan: WorkerPlan) -> Member:
+        return Member(plan, self._make_worker, take=self._take, on_lost=self._note_lost)
+
+    async def _open(self, member: Member) -> None:
+        try:
+            await member.open()
+        except CookhouseError as error:
+            _log.error("%s could not be started: %s", member.name, error)
+            self.members.remove(member)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _place(self, call: Call) -> None:
+        """Hand a call to the worker that it is for, or have it wait."""
+        command = call.command
+        if command.command_id not in self._calls:  # canceled while it waited
             return
-        commands: list[Command] = []
-        for command in self._outgoing:
-            if isinstance(command, Sample):
-                if (waiting := self._waiting_for(command)) is not None:
-                    waiting.append(command)
-                    continue
-                commands += self._fetch_for(command)
-            commands.append(command)
-            if isinstance(command, Fetch | Publish):
-                self._held.add(command.snapshot_id)
-                commands += self._coming.pop(command.snapshot_id, ())
-        self._outgoing.clear()
-        self._worker.submit(commands)
+        match command:
+            case ModelCommand():
+                self._place_in_model(call, command)
+            case Sample():
+                self._place_sample(call, command)
+            case Fetch():
+                self._place_fetch(call, command)
+            case SaveSnapshot():
+                (self._weights.holder(command.snapshot_id, self.members) or self.members[0]).put(call)
+            case _:
+                next((member for member in self.members if member.is_up), self.members[0]).put(call)
 
-    def _waiting_for(self, sample: Sample) -> list[Sample] | None:
-        """Those that wait for the same weights to be published again; None: they need not."""
-        return self._coming.get(sample.request.snapshot_id or "")
+    def _place_in_model(self, call: Call, command: ModelCommand) -> None:
+        model_id = command.model_id
+        if self._creations.wait(model_id, call):
+            return
+        if isinstance(command, Create | Load):
+            self._shapes[model_id] = Shape(command.account, command.base_model, command.lora)
+        member = self._placement.member_of(model_id)
+        if member is None:
+            members = self._placement.for_model(self.members) or self.members
+            member = members[0]
+            if isinstance(command, Create | Load):
+                self._creations.begin(model_id, call, members)
+                self._placement.put_model(model_id, member)
+        if isinstance(command, Publish):
+            self._publish(member, call, command)
+        else:
+            member.put(call)
 
-    def _fetch_for(self, sample: Sample) -> Sequence[Command]:
-        """What has this worker read weights that an earlier one had. A failure of it is the sample's."""
-        snapshot_id = sample.request.snapshot_id
-        if snapshot_id is None or snapshot_id in self._held or snapshot_id not in self._fetches:
-            return ()
-        self._held.add(snapshot_id)
-        return (replace(self._fetches[snapshot_id], command_id=uuid.uuid4().hex),)
+    def _publish(self, member: Member, call: Call, command: Publish) -> None:
+        snapshot_id = command.snapshot_id
+        if command.model_id in self._shapes:
+            self._weights.shapes[snapshot_id] = self._shapes[command.model_id]
+            self._weights.origins[snapshot_id] = member
+        if snapshot_id in member.snapshots and len(self.members) > 1:
+            # A replay, at a worker that fetched these weights from the one that was lost.
+            self._calls.pop(command.command_id)
+            call.finish(None)
+        else:
+            member.snapshots.add(snapshot_id)
+            member.put(call)
+        for waiting in self._weights.come(snapshot_id):
+            self._place(waiting)
 
-    async def _start(self) -> tuple[Up, Sequence[Event]]:
-        """A worker that is up, and what it told beside that."""
-        self._worker = self._make_worker()
-        while True:
-            events = await self._worker.events()
-            if not events:
-                raise LostError("the engine was closed before it was up")
-            for index, event in enumerate(events):
-                if isinstance(event, Logged):
-                    _relay(event)
-                elif isinstance(event, Lost):
-                    raise LostError(event.reason) if event.failure is None else error_of(event.failure)
-                elif isinstance(event, Up):
-                    self._is_up, self._up_at = True, time.monotonic()
-                    self.life.begin(event.description)
-                    self._flush()
-                    return event, events[index + 1 :]
+    def _place_fetch(self, call: Call, command: Fetch) -> None:
+        member = self._placement.for_fetch(self.members) or self.members[0]
+        member.snapshots.add(command.snapshot_id)
+        member.put(call)
 
-    async def _read(self, events: Sequence[Event]) -> None:
-        while True:
-            for event in events:
-                if isinstance(event, Lost):
-                    await self._replace(event.reason)
-                    break
-                try:
-                    self._take(event)
-                except Exception:
-                    _log.exception("an answer of the engine could not be handed on")
-            if self._worker is None and not self._is_up:
-                return
-            assert self._worker is not None
-            events = await self._worker.events()
-            if not events:
-                return
+    def _place_sample(self, call: Call, command: Sample) -> None:
+        snapshot_id = command.request.snapshot_id
+        if snapshot_id is not None and self._weights.waits(snapshot_id, call):
+            return
+        member = self._placement.for_sample(self.members, command.request) or self.members[0]
+        if snapshot_id is None or self._transfers.bring(snapshot_id, member, call):
+            member.put(call)
 
-    def _take(self, event: Event) -> None:
+    def _go_on(self, call: Call, error: BaseException | None) -> None:
+        """Weights that a sample waited for were written, or could not be."""
+        snapshot_id = call.command.request.snapshot_id if isinstance(call.command, Sample) else None
+        can_come = snapshot_id is not None and (self._weights.waits(snapshot_id) or self.holds(snapshot_id))
+        if error is not None and not can_come:
+            self._lose(call, f"the weights of this sampling client are gone: {error}")
+        else:
+            self._place(call)
+
+    def _sampled(self) -> Collection[str]:
+        """Weights that samples under way read."""
+        commands = (call.command for call in self._calls.values())
+        return {one.request.snapshot_id or "" for one in commands if isinstance(one, Sample)}
+
+    def _take(self, member: Member, event: Event) -> None:
         match event:
             case Done(command_id=command_id, output=output):
-                self._pause_seconds = 0.0
-                call = self._calls.pop(command_id, None)
-                if call is not None and not call.answer.done():
-                    call.answer.set_result(output)
+                call = self._pop(member, command_id)
+                if call is not None:
+                    self._settle(call)
+                    call.finish(output)
             case Failed(command_id=command_id, failure=failure):
                 if failure.details:
-                    _log.error("the engine failed: %s", failure.details)
-                call = self._calls.pop(command_id, None)
-                if call is not None and not call.answer.done():
-                    call.answer.set_exception(error_of(failure))
+                    _log.error("%s failed: %s", member.in_words, failure.details)
+                self._fail(member, command_id, error_of(failure))
             case Tokens(command_id=command_id, output=output):
-                self._tell(self._calls.get(command_id), output)
+                if command_id in member.calls:
+                    member.calls[command_id].tell(output)
             case Spent(amounts=amounts):
                 self._meter.count(amounts)
             case Evicted(snapshot_id=snapshot_id):
-                _log.info("weights of a sampling client were dropped: %s", snapshot_id)
+                self._note_evicted(member, snapshot_id)
             case Logged():
-                _relay(event)
+                relay(event)
 
-    def _tell(self, call: _Call | None, output: SampleOutput) -> None:
-        if call is None or call.on_tokens is None:
-            return
-        if call.num_to_skip:
-            call.num_to_skip -= 1
-            return
-        call.num_told += 1
-        call.on_tokens(output)
+    def _pop(self, member: Member, command_id: str) -> Call | None:
+        call = member.pop(command_id)
+        if call is not None:
+            self._calls.pop(command_id, None)
+        return call
 
-    async def _replace(self, reason: str) -> None:
-        """Fail what cannot be done again, and submit the rest to a new worker."""
-        self._is_up = False
-        if self._is_closing:
+    def _settle(self, call: Call) -> None:
+        """What was to make a model has made it, or has failed: what came behind it follows."""
+        if not isinstance(call.command, Create | Load):
             return
-        _log.error("the engine was lost: %s; another is being started", reason)
-        self.life.lose(reason)
-        self._held = set()
-        self._coming = {}
-        self._on_lost(reason)
-        for call in self._calls.values():
+        member = self._placement.member_of(call.command.model_id)
+        for behind in self._creations.end(call.command.model_id):
+            if member is not None:
+                self._place(behind)
+
+    def _fail(self, member: Member, command_id: str, error: CookhouseError) -> None:
+        call = member.pop(command_id)
+        if call is None:
+            return
+        if isinstance(call.command, Create | Load):
+            then = self._creations.next(call.command.model_id, member, error)
+            if isinstance(then, Member):
+                _log.info("%s has no room for %s: %s", member.name, call.command.model_id, error)
+                self._placement.put_model(call.command.model_id, then)
+                then.put(call)
+                return
+            if isinstance(then, Creation):
+                error = then.refusal()
+        self._calls.pop(command_id, None)
+        self._settle(call)
+        call.fail(error)
+
+    def _note_evicted(self, member: Member, snapshot_id: str) -> None:
+        _log.info("weights of a sampling client were dropped: %s", snapshot_id)
+        is_elsewhere = any(snapshot_id in one.snapshots for one in self.members if one is not member)
+        if is_elsewhere or self._weights.fetch(snapshot_id) is not None:
+            member.snapshots.discard(snapshot_id)
+
+    def _note_lost(self, member: Member, reason: str) -> None:
+        """Fail what cannot be done again, and submit the rest to other workers, or the next one."""
+        for call in member.calls.values():
             call.num_losses += 1
-        again = [call for call in self._calls.values() if self._can_be_repeated(call)]
-        lost = [call for call in self._calls.values() if not self._can_be_repeated(call)]
-        self._calls = {call.command.command_id: call for call in again}
-        self._outgoing = sorted((call.command for call in again), key=lambda command: isinstance(command, Sample))
-        for call in again:
+        gone = Gone(
+            reason=reason,
+            model_ids=self._placement.models_of(member),
+            snapshot_ids=self._weights.only_at(member, self.members),
+        )
+        member.snapshots = set()
+        self._depart(member, gone, list(member.calls.values()))
+
+    def _depart(self, member: Member, gone: Gone, left: Sequence[Call]) -> None:
+        """Take models and calls from a worker."""
+        self._placement.forget(member)
+        behind = [call for model_id in gone.model_ids for call in self._creations.end(model_id)]
+        if not gone.is_loss:
+            member.snapshots -= set(gone.snapshot_ids)
+        self._on_lost(gone)
+        for call in left:
+            member.pop(call.command.command_id)
+        again = [call for call in left if self._can_be_repeated(call)]
+        for call in [*(call for call in left if call not in again), *behind]:
+            self._lose(call, f"the engine was lost: {gone.reason}")
+        for call in sorted(again, key=lambda call: isinstance(call.command, Sample)):
             call.num_to_skip = call.num_told
-        for call in lost:
-            if not call.answer.done():
-                call.answer.set_exception(LostError(f"the engine was lost: {reason}"))
-        await self._restart()
+            self._place(call)
 
-    async def _restart(self) -> None:
-        """Start workers until one is up; after a pause where the last one did nothing, and did not live long."""
-        while not self._is_closing:
-            began_at = time.monotonic()
-            if began_at - self._up_at > _LONGEST_PAUSE_SECONDS:
-                self._pause_seconds = 0.0
-            await asyncio.sleep(self._pause_seconds)
-            self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
-            try:
-                _, events = await self._start()
-            except CookhouseError as error:
-                _log.error("the engine could not be started again: %s; trying in %g s", error, self._pause_seconds)
-                self.life.fail(str(error))
-                continue
-            _log.warning("a new engine is up after %.1f s", time.monotonic() - began_at)
-            for event in events:
-                self._take(event)
-            return
-
-    def _can_be_repeated(self, call: _Call) -> bool:
+    def _can_be_repeated(self, call: Call) -> bool:
         """Whether another worker answers it as this one would: what it needs is in files, or in a base model."""
         command = call.command
         if call.num_losses >= self._max_losses:
             return False
         if isinstance(command, Sample):
-            snapshot_id = command.request.snapshot_id
-            return snapshot_id is None or snapshot_id in self._fetches or snapshot_id in self._coming
+            name = command.request.snapshot_id
+            has_weights = name is None or self._weights.fetch(name) is not None or self._weights.waits(name)
+            return has_weights or self.holds(name or "")
         return isinstance(command, Fetch)
 
+    def _lose(self, call: Call, words: str) -> None:
+        if self._calls.pop(call.command.command_id, None) is not None:
+            call.fail(LostError(words))
 
-def _relay(event: Logged) -> None:
-    logging.getLogger(event.name).log(event.level, "%s", event.message)
+    def _drop_waiting(self, calls: Sequence[Call]) -> None:
+        """Cancel those that no worker has."""
+        for call in calls:
+            if call.worker is None and self._calls.pop(call.command.command_id, None) is not None:
+                call.fail(CanceledError(f"{call.command.command_id} was canceled"))
 
 
 def forgetting(

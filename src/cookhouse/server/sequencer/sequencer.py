@@ -129,14 +129,15 @@ class Sequencer:
                 queue.order.put(job, seq_id, time.monotonic())
         self._advance(queue)
 
-    def run_again(self, model: Model, make_jobs: MakeJobs) -> None:
-        """Have a new worker do what the lost one did for a model since its last state."""
+    def run_again(self, model: Model, make_jobs: MakeJobs, *, is_loss: bool = True) -> None:
+        """Have another worker do what one did for a model since its last state; `is_loss`: it ended under a request."""
         queue = self._queue(model)
         queue.history.num_losses += 1
         queue.is_taken = False
         queue.history.forget_published()
         dropped = queue.order.drop_again()
-        self._give_up_on(queue)
+        if is_loss:
+            self._give_up_on(queue)
         for job in make_jobs(queue.history):
             self._put_again(queue, job)
         for job in dropped:

@@ -6,6 +6,7 @@ import uuid
 
 from cookhouse.engine.contract import Account, Inspect, Output, WorkerStatus
 from cookhouse.server.sequencer.calls import Calls
+from cookhouse.server.workers.member import Member
 
 _AGAIN_SECONDS = 0.9
 _PATIENCE_SECONDS = 0.2
@@ -15,8 +16,9 @@ _NOBODY = Account("", "")
 class EngineWatch:
     """Lives on the event loop."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, member: Member) -> None:
         self._calls = calls
+        self._member = member
         self._asking: asyncio.Future[Output] | None = None
         self._asked_at = 0.0
         self._status: WorkerStatus | None = None
@@ -26,11 +28,11 @@ class EngineWatch:
 
     async def status(self) -> WorkerStatus | None:
         """The newest; None: there is no worker, or it has not answered yet."""
-        if self._num_losses != self._calls.life.num_losses:
-            self._status, self._num_losses = None, self._calls.life.num_losses
-        if self._asking is None and self._calls.is_up and time.monotonic() - self._asked_at >= _AGAIN_SECONDS:
+        if self._num_losses != self._member.life.num_losses:
+            self._status, self._num_losses = None, self._member.life.num_losses
+        if self._asking is None and self._member.is_up and time.monotonic() - self._asked_at >= _AGAIN_SECONDS:
             self._asked_at = time.monotonic()
-            self._asking = self._calls.send(Inspect(command_id=uuid.uuid4().hex, account=_NOBODY))
+            self._asking = self._calls.ask(self._member, Inspect(command_id=uuid.uuid4().hex, account=_NOBODY))
             self._asking.add_done_callback(self._take)
         if self._asking is not None:
             await asyncio.wait([self._asking], timeout=_PATIENCE_SECONDS)

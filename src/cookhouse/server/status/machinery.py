@@ -79,7 +79,7 @@ def settings(used: Settings) -> Json:
 
 
 def engine(service: Service, viewer: Viewer, watch: EngineWatch, status: WorkerStatus | None) -> Json:
-    life = service.calls.life
+    life = service.calls.members[0].life
     now = time.time()
     loss = None
     if life.last_loss is not None:

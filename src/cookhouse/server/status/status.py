@@ -27,7 +27,7 @@ class Status:
 
     def __init__(self, service: Service, latencies: Latencies) -> None:
         self._service = service
-        self._watch = EngineWatch(service.calls)
+        self._watch = EngineWatch(service.calls, service.calls.members[0])
         self._machine = Cached(partial(read_machine, service.folder), seconds=_DISK_SECONDS)
         self._totals = Cached(partial(read_totals, service), seconds=_STORE_SECONDS)
         self._servers = Cached(partial(read_servers, service), seconds=_SERVERS_SECONDS)

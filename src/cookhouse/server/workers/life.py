@@ -35,3 +35,7 @@ class WorkerLife:
     def fail(self, reason: str) -> None:
         """Another could not be started."""
         self.last_loss = Loss(time.time(), f"another could not be started: {reason}")
+
+    def end(self) -> None:
+        """It was closed."""
+        self.up_since = None

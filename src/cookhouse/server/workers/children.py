@@ -1,26 +1,10 @@
-"""The workers of a server: what they may hold, and how they are started."""
+"""Workers in processes of their own."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Self
 
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.transports.child import Child
-from cookhouse.server.settings import Settings
-
-FOLDER = "snapshots"
-"""Below a state folder: files of the worker's own, deleted at each start."""
-
-
-def worker_options(settings: Settings, state_dir: Path) -> WorkerOptions:
-    return WorkerOptions(
-        worker="engine",
-        folder=state_dir / FOLDER,
-        max_snapshot_bytes=settings.max_snapshot_bytes,
-        max_snapshot_file_bytes=settings.max_snapshot_file_bytes,
-        max_pass_tokens=settings.max_pass_tokens,
-        deterministic=settings.deterministic,
-    )
 
 
 class Children:

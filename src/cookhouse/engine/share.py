@@ -1,0 +1,61 @@
+"""The part of a machine that one of several workers takes: cores, memory, or a GPU."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from cookhouse.engine.cores import allowed_cores, num_threads
+from cookhouse.engine.device import choose_device
+from cookhouse.engine.host_memory import available_bytes, resident_bytes, total_bytes
+from cookhouse.engine.memory import free_bytes, held_bytes
+from cookhouse.engine.memory import total_bytes as device_total_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """That of worker `index` out of `num_sharing`."""
+
+    index: int
+    num_sharing: int
+
+    def take_cores(self) -> None:
+        """Keep the calling thread, and what it starts, to this worker's part of the cores, and torch to as many
+        threads. Workers beyond the number of cores share them in turn. With one worker nothing changes.
+        """
+        if self.num_sharing == 1:
+            return
+        cores = allowed_cores()
+        number = max(1, num_threads() // self.num_sharing)
+        if not os.environ.get("OMP_NUM_THREADS", ""):
+            torch.set_num_threads(number)
+            os.environ["OMP_NUM_THREADS"] = str(number)
+        if hasattr(os, "sched_setaffinity"):
+            size = max(1, len(cores) // self.num_sharing)
+            first = self.index * size % len(cores)
+            os.sched_setaffinity(0, cores[first : first + size])
+
+    def device(self, name: str | None) -> str | None:
+        """The device of this worker: where all GPUs are meant, one of them each, in turn.
+
+        Raises:
+            InputError: as `choose_device`.
+        """
+        if self.num_sharing == 1 or choose_device(name).type != "cuda" or name not in (None, "cuda"):
+            return name
+        return f"cuda:{self.index % torch.cuda.device_count()}"
+
+    def free_bytes(self, device: torch.device) -> Callable[[], int] | None:
+        """Says what this worker may still take of a device's memory; None: all that is free."""
+        if self.num_sharing == 1:
+            return None
+        if device.type == "cuda":
+            of_device = device_total_bytes(device) // self._num_on(device)
+            return lambda: max(min(free_bytes(device), of_device - held_bytes(device)), 0)
+        most = total_bytes() // self.num_sharing
+        return lambda: max(min(available_bytes(), most - (resident_bytes() or 0)), 0)
+
+    def _num_on(self, device: torch.device) -> int:
+        count = torch.cuda.device_count()
+        return max(1, len([index for index in range(self.num_sharing) if index % count == (device.index or 0)]))

@@ -1,0 +1,55 @@
+"""A command under way, and who waits for its answer."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cookhouse.engine.contract import Command, Output, Pass, Sample, SampleOutput
+
+OnTokens = Callable[[SampleOutput], None]
+_UNBOUNDED_TOKENS = 1024
+"""What a sample counts that names no `max_tokens`."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    command: Command
+    answer: "asyncio.Future[Output]"
+    on_tokens: OnTokens | None = None
+    worker: str | None = None
+    """The worker that it is with; None: it waits for weights, or for a place."""
+    num_told: int = 0
+    """Steps of a streamed sample that its client has."""
+    num_to_skip: int = 0
+    """Of these, those that the present worker tells again."""
+    num_losses: int = 0
+    """Workers that ended before they answered."""
+
+    def tell(self, output: SampleOutput) -> None:
+        """Hand on a step of a streamed sample, once."""
+        if self.on_tokens is None:
+            return
+        if self.num_to_skip:
+            self.num_to_skip -= 1
+            return
+        self.num_told += 1
+        self.on_tokens(output)
+
+    def finish(self, output: Output) -> None:
+        if not self.answer.done():
+            self.answer.set_result(output)
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+def num_tokens(command: Command) -> int:
+    """What a command counts as when the load of workers is compared."""
+    match command:
+        case Pass(request=request):
+            return sum(datum.tokens_T.size for datum in request.data_D)
+        case Sample(request=request):
+            most = _UNBOUNDED_TOKENS if request.max_tokens is None else request.max_tokens
+            return int(request.prompt_T.size) + request.num_samples * most
+    return 0

@@ -1,0 +1,198 @@
+"""One of a server's workers: a plan, the worker that carries it out now, and what is with it.
+
+submit ──► outgoing ──once a turn of the loop──► worker ── events ──► take
+                                      Lost ──► on_lost ──► another worker, after a pause where the last did nothing
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from cookhouse.engine.contract import Command, Done, Event, Logged, Lost, Up, Worker
+from cookhouse.errors import CookhouseError
+from cookhouse.server.refusals import LostError, error_of
+from cookhouse.server.workers.call import Call, num_tokens
+from cookhouse.server.workers.life import WorkerLife
+from cookhouse.server.workers.plans import WorkerPlan
+
+_log = logging.getLogger(__name__)
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
+"""Before a worker is made again after one that did nothing, and lived shorter than the longest of these; doubled each
+time."""
+
+MakeWorker = Callable[[WorkerPlan], Worker]
+
+
+class Member:
+    """Lives on the event loop."""
+
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        make_worker: MakeWorker,
+        *,
+        take: Callable[["Member", Event], None],
+        on_lost: Callable[["Member", str], None],
+    ) -> None:
+        """`take` is given what the worker tells, `on_lost` why it ended, before another is made."""
+        self.plan = plan
+        self.life = WorkerLife()
+        self.is_up = False
+        self.is_leaving = False
+        """Whether it is given nothing new, and ends."""
+        self.calls: dict[str, Call] = {}
+        """Those that are with it, by command."""
+        self.snapshots: set[str] = set()
+        """Weights that it was told of."""
+        self.num_tokens = 0
+        """Of the commands that are with it."""
+        self._make_worker = make_worker
+        self._take = take
+        self._on_lost = on_lost
+        self._worker: Worker | None = None
+        self._outgoing: list[Command] = []
+        self._is_flushing = False
+        self._up_at = 0.0
+        self._pause_seconds = 0.0
+        self._is_closing = False
+        self._reader: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    async def open(self) -> Up:
+        """Start a worker, and wait until it takes commands.
+
+        Raises:
+            CookhouseError: it cannot be made, for what the worker says.
+        """
+        up, events = await self._start()
+        self._reader = asyncio.create_task(self._read(events), name=f"worker events of {self.name}")
+        return up
+
+    async def close(self, seconds: float) -> bool:
+        """End the worker after its present turn; False if that takes longer than `seconds`."""
+        self._is_closing = True
+        is_closed = True
+        worker, self._worker, self.is_up = self._worker, None, False
+        self.life.end()
+        if worker is not None:
+            is_closed = await worker.close(seconds)
+        if self._reader is not None:
+            # What the worker told last is read before the end.
+            await asyncio.wait([self._reader], timeout=seconds)
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+        return is_closed
+
+    def put(self, call: Call) -> None:
+        """Submit a command, which counts as this worker's until it is answered."""
+        call.worker = self.name
+        self.calls[call.command.command_id] = call
+        self.num_tokens += num_tokens(call.command)
+        self.submit(call.command)
+
+    def pop(self, command_id: str) -> Call | None:
+        """A command that is answered, or was lost."""
+        call = self.calls.pop(command_id, None)
+        if call is not None:
+            call.worker = None
+            self.num_tokens -= num_tokens(call.command)
+        return call
+
+    def submit(self, command: Command) -> None:
+        """Hand over a command whose answer nobody waits for, after those before it. Without a worker it waits."""
+        self._outgoing.append(command)
+        if not self._is_flushing:
+            self._is_flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Submit all that has come up in this turn of the loop."""
+        self._is_flushing = False
+        if self._worker is not None and self.is_up and self._outgoing:
+            commands, self._outgoing = self._outgoing, []
+            self._worker.submit(commands)
+
+    async def _start(self) -> tuple[Up, Sequence[Event]]:
+        """A worker that is up, and what it told beside that."""
+        self._worker = self._make_worker(self.plan)
+        while True:
+            events = await self._worker.events()
+            if not events:
+                raise LostError("the engine was closed before it was up")
+            for index, event in enumerate(events):
+                if isinstance(event, Logged):
+                    relay(event)
+                elif isinstance(event, Lost):
+                    raise LostError(event.reason) if event.failure is None else error_of(event.failure)
+                elif isinstance(event, Up):
+                    self.is_up, self._up_at = True, time.monotonic()
+                    self.life.begin(event.description)
+                    self._flush()
+                    return event, events[index + 1 :]
+
+    async def _read(self, events: Sequence[Event]) -> None:
+        while True:
+            for event in events:
+                if isinstance(event, Lost):
+                    await self._replace(event.reason)
+                    break
+                self._hand_on(event)
+            if self._worker is None and not self.is_up:
+                return
+            assert self._worker is not None
+            events = await self._worker.events()
+            if not events:
+                return
+
+    def _hand_on(self, event: Event) -> None:
+        if isinstance(event, Done):
+            self._pause_seconds = 0.0
+        try:
+            self._take(self, event)
+        except Exception:
+            _log.exception("an answer of the engine could not be handed on")
+
+    async def _replace(self, reason: str) -> None:
+        self.is_up = False
+        if self._is_closing:
+            return
+        _log.error("%s was lost: %s; another is being started", self.in_words, reason)
+        self.life.lose(reason)
+        self._outgoing.clear()
+        self._on_lost(self, reason)
+        await self._restart()
+
+    async def _restart(self) -> None:
+        """Start workers until one is up; after a pause where the last one did nothing, and did not live long."""
+        while not self._is_closing:
+            began_at = time.monotonic()
+            if began_at - self._up_at > _LONGEST_PAUSE_SECONDS:
+                self._pause_seconds = 0.0
+            await asyncio.sleep(self._pause_seconds)
+            self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+            try:
+                _, events = await self._start()
+            except CookhouseError as error:
+                _log.error(
+                    "%s could not be started again: %s; trying in %g s", self.in_words, error, self._pause_seconds
+                )
+                self.life.fail(str(error))
+                continue
+            _log.warning("a new %s is up after %.1f s", self.plan.name, time.monotonic() - began_at)
+            for event in events:
+                self._hand_on(event)
+            return
+
+    @property
+    def in_words(self) -> str:
+        """For the log and for clients."""
+        return "the engine" if self.plan.num_sharing == 1 else f"{self.name} of the engine"
+
+
+def relay(event: Logged) -> None:
+    """Hand a worker's record to this process's log."""
+    logging.getLogger(event.name).log(event.level, "%s", event.message)

@@ -1,0 +1,78 @@
+"""Published and fetched weights of a pool of workers: who has them, from where they can be had, who waits for them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cookhouse.engine.contract import Account, Fetch, LoraSpec
+from cookhouse.server.workers.call import Call
+from cookhouse.server.workers.member import Member
+from cookhouse.server.workers.moves import Moves
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What weights are of."""
+
+    account: Account
+    base_model: str
+    lora: LoraSpec
+
+
+class Weights:
+    def __init__(self, moves: Moves | None) -> None:
+        """`moves` None: there is one worker, and nothing moves."""
+        self.moves = moves
+        self.shapes: dict[str, Shape] = {}
+        """Of published weights, by snapshot."""
+        self.origins: dict[str, Member] = {}
+        """The workers that published them."""
+        self._fetches: dict[str, Fetch] = {}
+        """By snapshot: what a worker that lacks it is told first."""
+        self._coming: dict[str, list[Call]] = {}
+        """By snapshot that is to be published again: the samples that wait for it."""
+
+    def fetch(self, snapshot_id: str) -> Fetch | None:
+        """What reads weights from a file; None: there is none."""
+        moved = None if self.moves is None else self.moves.fetch(snapshot_id)
+        return self._fetches.get(snapshot_id, moved)
+
+    def note_file(self, fetch: Fetch) -> Sequence[Call]:
+        """Take note of a file; the samples that waited for it."""
+        self._fetches[fetch.snapshot_id] = fetch
+        return self._coming.pop(fetch.snapshot_id, [])
+
+    def forget_file(self, snapshot_id: str) -> None:
+        self._fetches.pop(snapshot_id, None)
+
+    def expect(self, snapshot_id: str) -> None:
+        self._coming.setdefault(snapshot_id, [])
+
+    def waits(self, snapshot_id: str, call: Call | None = None) -> bool:
+        """Whether weights are to be published again; a sample then waits for them."""
+        if snapshot_id not in self._coming:
+            return False
+        if call is not None:
+            self._coming[snapshot_id].append(call)
+        return True
+
+    def come(self, snapshot_id: str) -> Sequence[Call]:
+        """They are published again, or never will be: the samples that waited."""
+        return self._coming.pop(snapshot_id, [])
+
+    def forget(self, snapshot_id: str) -> None:
+        """Nobody samples from them any more."""
+        self._fetches.pop(snapshot_id, None)
+        self.shapes.pop(snapshot_id, None)
+        self.origins.pop(snapshot_id, None)
+        if self.moves is not None:
+            self.moves.drop(snapshot_id)
+
+    def only_at(self, member: Member, members: Iterable[Member]) -> frozenset[str]:
+        """Weights that go with a worker: in no file, and with no other."""
+        others: set[str] = set().union(*(one.snapshots for one in members if one is not member))
+        return frozenset(name for name in member.snapshots - others if self.fetch(name) is None)
+
+    def holder(self, snapshot_id: str, members: Iterable[Member]) -> Member | None:
+        """A worker that has weights, rather one that is up."""
+        holders = [member for member in members if snapshot_id in member.snapshots]
+        return min(holders, key=lambda member: not member.is_up, default=None)
