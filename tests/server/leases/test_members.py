@@ -64,15 +64,13 @@ def begin(members: Members, count: int) -> Sequence[str]:
 def test_the_others_share_what_a_dead_server_held(group: Group) -> None:
     """Would catch sessions that two take, or none."""
     dead, one, two = group.new(), group.new(), group.new()
-    begun = begin(dead, 7)
+    begun = begin(dead, 40)
     assert one.claim(one.living()) == []
     group.silence(dead)
     two.drop_silent()
     claimed = [one.claim(one.living()), two.claim(two.living())]
-    while more := [*one.claim(one.living()), *two.claim(two.living())]:  # of what the first claim left
-        claimed.append(more)
     assert sorted(name for names in claimed for name in names) == sorted(begun)
-    assert all(len(names) >= 2 for names in claimed[:2])
+    assert all(len(names) > 5 for names in claimed)
     assert {one.holder(name).server_id for name in begun} == {one.server_id, two.server_id}  # type: ignore[union-attr]
 
 

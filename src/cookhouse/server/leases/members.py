@@ -8,6 +8,7 @@ row until the transaction ends.
 """
 
 import uuid
+import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -128,8 +129,11 @@ class Members:
         with self._database.transaction(_BUSY_SECONDS) as connection:
             mine = sa.select(SessionRecord.session_id).where(SessionRecord.server_id == self.server_id)
             taken = set(connection.scalars(mine.where(SessionRecord.session_id.in_(self._unsure))))
-            rows = connection.execute(free.order_by(SessionRecord.session_id)).all()
-            part = rows[takers.index(self.server_id) :: len(takers)]
+            part = [
+                row
+                for row in connection.execute(free)
+                if takers[zlib.crc32(row.session_id.encode()) % len(takers)] == self.server_id
+            ]
             self._unsure = [*taken, *(row.session_id for row in part)]
             taken |= {row.session_id for row in part if self._take(connection, row.session_id, row.server_id)}
         self._unsure = ()
