@@ -78,8 +78,12 @@ def steps_per_second(server: Server, model: str, loop: str, num_tenants: int, nu
 
     def live(tenant: int) -> None:
         service = tinker.ServiceClient(base_url=server.url, api_key=server.api_key)
-        trainer = service.create_lora_training_client(model, rank=32, seed=tenant).result()
-        LOOPS[loop](trainer, 1)
+        try:
+            trainer = service.create_lora_training_client(model, rank=32, seed=tenant).result()
+            LOOPS[loop](trainer, 1)
+        except BaseException:
+            ready.abort()
+            raise
         ready.wait()
         LOOPS[loop](trainer, num_steps)
 
@@ -102,7 +106,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="of each tenant, in each round")
     parser.add_argument("--rounds", type=int, default=3, help="times that the pools take turns")
     options = parse_options(parser)
-    figures = {}
+    figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         model = model_folder(options.model, Path(folder) / "model", options.device)
         words = ("--precision", options.precision, "--base-model", model)
@@ -115,7 +119,8 @@ def main() -> None:
                         found[name].append(steps_per_second(server, model, loop, count, options.steps))
                 one, two = (median(found[name]) for name in POOLS)
                 print(
-                    f"{loop:10} {count} tenants: two workers {two:6.2f} steps/s, one {one:6.2f}, ratio {two / one:.2f}"
+                    f"{loop:10} {count} tenants: two workers {two:6.2f} steps/s, one {one:6.2f}, ratio {two / one:.2f}",
+                    flush=True,
                 )
                 figures |= {f"{loop}_{count}_two": two, f"{loop}_{count}_one": one, f"{loop}_{count}_ratio": two / one}
     if options.save:
