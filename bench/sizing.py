@@ -85,7 +85,7 @@ class Tenant:
             targets = pb.Tensor(dtype=pb.DTYPE_INT64, dense=np.zeros(NUM_TOKENS, "<i8").tobytes())
             datum.loss_fn_inputs["target_tokens"].CopyFrom(targets)
         content = await self._service.training.read_pass(self._owner, message.SerializeToString())
-        step = types.OptimStepRequest(model_id=self._model_id, seq_id=self._next_id(), adam_params=types.AdamParams())
+        step = types.OptimStepRequest(model_id=self._model_id, seq_id=self._next_id(), optim_params=types.AdamParams())
         sent = [await self._accept("forward_backward", content), await self._accept("optim_step", step)]
         return asyncio.gather(*(self._result(request_id) for request_id, _ in sent))
 
@@ -234,7 +234,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=float, default=12.0, help="steps of each tenant, about")
     parser.add_argument("--save", action="store_true", help="write its record under bench/results")
     options = parser.parse_args()
-    figures = {}
+    figures: dict[str, float] = {}
     for num_tenants in (int(word) for word in options.tenants.split(",")):
         for number in (int(word) for word in options.workers.split(",")):
             one = simulate(options.loop, num_tenants, _plans(number, options.samplers), options.rounds)
