@@ -1,7 +1,7 @@
 """What is told of several workers: each its own, and sums where they are sums."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.server.test_silence import SETTINGS, HeldEngine, sample
 from tests.waiting import wait_until
 
 from cookhouse.engine.contract import CacheUse, MemoryUse
-from cookhouse.server.workers.plans import plans_of
+from cookhouse.server.workers.plans import WorkerPlan, plans_of
 
 CACHE = CacheUse(
     base_model="cookhouse/tiny",
@@ -28,14 +28,14 @@ CACHE = CacheUse(
 
 
 @contextlib.contextmanager
-def serving(folder: Path, engines: list[HeldEngine], **roles: int) -> Iterator[Watched]:
+def serving(folder: Path, engines: list[HeldEngine], plans: Sequence[WorkerPlan]) -> Iterator[Watched]:
     def make_engine() -> HeldEngine:
         engine = HeldEngine()
         engine.free.set()
         engines.append(engine)
         return engine
 
-    with hosted(folder, make_engine, SETTINGS, plans=plans_of(**roles)) as host, contextlib.ExitStack() as stack:
+    with hosted(folder, make_engine, SETTINGS, plans=plans) as host, contextlib.ExitStack() as stack:
         watched = Watched(host, engines[0])
         for server in (watched.operator, watched.tenant):
             stack.callback(server.close)
@@ -51,7 +51,7 @@ def engines() -> list[HeldEngine]:
 
 @pytest.fixture
 def two(tmp_path: Path, engines: list[HeldEngine]) -> Iterator[Watched]:
-    with serving(tmp_path, engines, workers=2) as watched:
+    with serving(tmp_path, engines, plans_of(workers=2)) as watched:
         yield watched
 
 
@@ -68,7 +68,7 @@ def metrics_of(host: Host) -> dict[str, dict[str, float]]:
 
 def test_each_worker_has_an_entry_with_what_it_does(tmp_path: Path, engines: list[HeldEngine]) -> None:
     """Would catch a status that knows the first worker alone, and roles that are mixed up."""
-    with serving(tmp_path, engines, trainers=1, samplers=2) as watched:
+    with serving(tmp_path, engines, plans_of(trainers=1, samplers=2)) as watched:
         workers = watched.status()["workers"]
         assert [(one["name"], one["trains"], one["samples"]) for one in workers] == [
             ("trainer0", True, False),
