@@ -17,6 +17,8 @@ from tests.server.leases.conftest import Process, Start
 from tests.server.leases.training import NUM_STEPS, Told, trained
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 Note = Callable[[str, object], None]
 
 
@@ -60,7 +62,6 @@ def test_a_killed_server_s_session_goes_on_at_the_other(start: Start, undisturbe
     record_property("seconds until the next answer", killed_at[1] - killed_at[0])
 
 
-@pytest.mark.slow
 def test_a_paused_server_commits_nothing_and_ends(start: Start, undisturbed: Told) -> None:
     """Would catch a server that wakes up and answers, or writes, beside the one that took its place."""
     first = start("--slow").wait()
@@ -83,7 +84,6 @@ def test_a_paused_server_commits_nothing_and_ends(start: Start, undisturbed: Tol
         assert training.result() == undisturbed
 
 
-@pytest.mark.slow
 def test_one_server_after_the_other_is_replaced(start: Start, undisturbed: Told) -> None:
     """Would catch a request that an upgrade loses, or answers twice: two tenants train through it."""
     servers = list(both(start))
