@@ -236,8 +236,8 @@ class Calls:
         try:
             await member.open()
         except CookhouseError as error:
-            _log.error("%s could not be started: %s", member.name, error)
-            if member in self.members:  # it may have been drained meanwhile
+            if member in self.members:  # it was not drained meanwhile
+                _log.error("%s could not be started: %s", member.name, error)
                 self._remove(member)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:

@@ -46,7 +46,7 @@ class Member:
         self.snapshots: set[str] = set()
         """Weights that it was told of."""
         self.evicted: set[str] = set()
-        """Weights that it has dropped, and others have."""
+        """Weights that it has dropped, or could not read, and others have."""
         self.num_tokens = 0
         """Of the commands that are with it."""
         self._make_worker = make_worker

@@ -85,7 +85,9 @@ class Transfers:
 
         def look(done: asyncio.Future[Output]) -> None:
             if not done.cancelled() and isinstance(done.exception(), InputError):
-                member.forget_snapshot(fetch.account, fetch.snapshot_id)
+                # Not forgotten there: the samples behind it are yet to be told what failed.
+                member.snapshots.discard(fetch.snapshot_id)
+                member.evicted.add(fetch.snapshot_id)
 
         answer.add_done_callback(look)
 
@@ -107,7 +109,8 @@ class Transfers:
             else:
                 moves.drop(snapshot_id)
             if isinstance(error, InputError):  # they were dropped
-                holder.forget_snapshot(shape.account, snapshot_id)
+                holder.snapshots.discard(snapshot_id)
+                holder.evicted.add(snapshot_id)
             for call in waiting:
                 self._go_on(call, error)
 
