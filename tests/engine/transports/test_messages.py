@@ -86,7 +86,13 @@ def test_every_class_that_crosses_is_one_of_plain_data() -> None:
     """A class of the contract that is forgotten would fail at its first use, in another process."""
     crossing = {maker.cls for maker in messages._MAKERS.values() if isinstance(maker, messages._Maker)}
     classes = {cls for name in contract.__all__ if isclass(cls := getattr(contract, name))}
-    assert {cls.__name__ for cls in classes - crossing} == {"CanceledError", "DamagedError", "NoMemoryError", "Worker", "str"}
+    assert {cls.__name__ for cls in classes - crossing} == {
+        "CanceledError",
+        "DamagedError",
+        "NoMemoryError",
+        "Worker",
+        "str",
+    }
 
 
 def test_numbers_in_tuples_come_out_as_their_class(pair: tuple[socket.socket, socket.socket]) -> None:
