@@ -30,6 +30,7 @@ SHAPES = {
 }
 # Each found a bug once, or has many drains and crashes.
 SEEDS_OF_SEVERAL = [
+    ("2 workers", 1004),
     ("2 workers", 1015),
     ("2 workers", 1039),
     ("5 workers", 1002),

@@ -258,7 +258,8 @@ class Calls:
             case Fetch():
                 self._place_fetch(call, command)
             case SaveSnapshot():
-                (self._weights.holder(command.snapshot_id, self.members) or self.members[0]).put(call)
+                if not self._creations.wait_for_weights(command.snapshot_id, call):
+                    (self._weights.holder(command.snapshot_id, self.members) or self.members[0]).put(call)
             case _:
                 next((member for member in self.members if member.is_up), self.members[0]).put(call)
 

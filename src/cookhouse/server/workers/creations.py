@@ -7,7 +7,7 @@ Create, Load ──► the best worker ── no memory ──► the next one �
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cookhouse.engine.contract import NoMemoryError
+from cookhouse.engine.contract import NoMemoryError, Publish
 from cookhouse.server.workers.call import Call
 from cookhouse.server.workers.member import Member
 
@@ -49,6 +49,15 @@ class Creations:
         if creation is not None:
             creation.behind.append(call)
         return creation is not None
+
+    def wait_for_weights(self, snapshot_id: str, call: Call) -> bool:
+        """Have a command wait behind the publication that it is of; False: none waits here."""
+        for creation in self._creations.values():
+            commands = (waiting.command for waiting in creation.behind)
+            if any(isinstance(one, Publish) and one.snapshot_id == snapshot_id for one in commands):
+                creation.behind.append(call)
+                return True
+        return False
 
     def next(self, model_id: str, member: Member, error: Exception) -> Member | Creation | None:
         """After a failure: the worker to try now, or the creation that has failed; None: it is none of these."""
