@@ -105,6 +105,23 @@ async def test_another_refusal_is_the_last_word(tmp_path: Path) -> None:
         assert several.worker("worker1").commands == []
 
 
+async def test_a_sample_that_one_worker_has_no_room_for_is_drawn_by_another(tmp_path: Path) -> None:
+    """Would catch a base model that fits on one worker alone and is refused there too, and a sample asked for ever."""
+    async with Several(tmp_path, workers=2) as several:
+        drawing, refused = several.calls.send(sample("1")), several.calls.send(sample("2"))
+        await settle()
+        first, second = several.worker("worker0"), several.worker("worker1")
+        await first.refuse("1", "1 GiB too little")
+        assert "1" in second.ids(Sample)
+        await second.done("1", SampleOutput(request_id="1"))
+        assert isinstance(await drawing, SampleOutput)
+        names = [first, second] if "2" in first.ids(Sample) else [second, first]
+        await names[0].refuse("2", "full")
+        await names[1].refuse("2", "full as well")
+        with pytest.raises(NoMemoryError, match=r"no worker has room: worker.: full; worker.: full as well"):
+            await refused
+
+
 async def test_a_model_that_looks_for_a_place_can_be_forgotten(tmp_path: Path) -> None:
     """Would catch commands that wait for ever behind a model whose session has ended."""
     async with Several(tmp_path, workers=2) as several:

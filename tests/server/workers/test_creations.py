@@ -31,7 +31,7 @@ async def test_workers_are_tried_one_after_the_other(make_members: MakeMembers) 
     third.is_leaving = True
     failed = creations.next("m", second, FULL)
     assert isinstance(failed, Creation)
-    assert str(failed.refusal()) == "no worker has room: worker0: full; worker1: full"
+    assert str(failed.call.refusal()) == "no worker has room: worker0: full; worker1: full"
     assert creations.end("m") == [behind]
     assert creations.end("m") == []
     assert len(creations) == 0

@@ -29,6 +29,7 @@ from cookhouse.engine.contract import (
     Forget,
     Load,
     ModelCommand,
+    NoMemoryError,
     Output,
     Publish,
     Sample,
@@ -304,12 +305,18 @@ class Calls:
         snapshot_id = command.request.snapshot_id
         if snapshot_id is not None and self._weights.waits(snapshot_id, call):
             return
-        member = self._placement.for_sample(self.members, command.request) or self.members[0]
+        member = self._placement.for_sample(self._untried(call), command.request) or self.members[0]
         try:
             if snapshot_id is None or self._transfers.bring(snapshot_id, member, call):
                 member.put(call)
         except LostError as error:
             self._lose(call, str(error))
+
+    def _untried(self, call: Call) -> Sequence[Member]:
+        """Workers that have not said that they have no memory for it."""
+        return (
+            [member for member in self.members if member.name not in call.refusals] if call.refusals else self.members
+        )
 
     def _go_on(self, call: Call, error: BaseException | None) -> None:
         """Weights that a sample waited for were written, or could not be."""
@@ -370,6 +377,12 @@ class Calls:
         call = member.pop(command_id)
         if call is None:
             return
+        if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
+            call.refusals[member.name] = str(error)
+            if any(one.plan.samples and not one.is_leaving for one in self._untried(call)):
+                self._place(call)
+                return
+            error = call.refusal()
         if isinstance(call.command, Create | Load):
             then = self._creations.next(call.command.model_id, member, error)
             if isinstance(then, Member):
@@ -378,7 +391,7 @@ class Calls:
                 then.put(call)
                 return
             if isinstance(then, Creation):
-                error = then.refusal()
+                error = call.refusal()
         self._calls.pop(command_id, None)
         self._settle(call)
         call.fail(error)

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from cookhouse.engine.contract import Account, Command, Forget, Output, Pass, Sample, SampleOutput
+from cookhouse.engine.contract import Account, Command, Forget, NoMemoryError, Output, Pass, Sample, SampleOutput
 
 OnTokens = Callable[[SampleOutput], None]
 _UNBOUNDED_TOKENS = 1024
@@ -24,6 +24,13 @@ class Call:
     """Of these, those that the present worker tells again."""
     num_losses: int = 0
     """Workers that ended before they answered."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """What workers said that have no memory for it, by name."""
+
+    def refusal(self) -> NoMemoryError:
+        """What its caller is told where no worker has memory for it."""
+        said = "; ".join(f"{worker}: {words}" for worker, words in self.refusals.items())
+        return NoMemoryError(f"no worker has room: {said}")
 
     def tell(self, output: SampleOutput) -> None:
         """Hand on a step of a streamed sample, once."""

@@ -19,14 +19,8 @@ class Creation:
     """Where it is tried now."""
     left: list[Member]
     """Where it may be tried next."""
-    refusals: dict[str, str] = field(default_factory=dict)
-    """What was said, by worker."""
     behind: list[Call] = field(default_factory=list)
     """Commands of the model that wait until it has a place."""
-
-    def refusal(self) -> NoMemoryError:
-        said = "; ".join(f"{worker}: {words}" for worker, words in self.refusals.items())
-        return NoMemoryError(f"no worker has room: {said}")
 
 
 class Creations:
@@ -64,7 +58,7 @@ class Creations:
         creation = self._creations.get(model_id)
         if creation is None or creation.member is not member or not isinstance(error, NoMemoryError):
             return None
-        creation.refusals[member.name] = str(error)
+        creation.call.refusals[member.name] = str(error)
         creation.left = [one for one in creation.left if not one.is_leaving]
         if not creation.left:
             return creation
