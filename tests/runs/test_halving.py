@@ -116,3 +116,14 @@ def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
     (tmp_path / "halving.json").write_text('{"rungs": [2], "reduction_factor": 3}')
     with pytest.raises(InputError, match=r"halving\.json does not hold the decisions of a sweep"):
         read_halving(tmp_path)
+
+
+def test_one_whose_launch_is_still_ending_goes_on_after_it() -> None:
+    # Catches a run that a second launch takes on while the first, measured already, still holds its folder.
+    halving = new()
+    runs = ["a", "b", "c"]
+    for value, run in enumerate(runs):
+        assert halving.next_run(runs, runs[:value]) == (run, 0)
+        measure(halving, run, 0, float(value))
+    assert halving.next_run(runs, ["a"]) is None
+    assert halving.next_run(runs, ()) == ("a", 1)

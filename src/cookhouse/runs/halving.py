@@ -102,7 +102,9 @@ class Halving(BaseModel):
             return run, rung
         for rung in range(len(self.rungs) - 1):
             ranked = self.ranked(rung)
-            if (promoted := self._promoted(ranked[: len(ranked) // self.reduction_factor], ranked)) is not None:
+            if (
+                promoted := self._promoted(ranked[: len(ranked) // self.reduction_factor], ranked, running)
+            ) is not None:
                 return promoted
         return None if running else self._last_run()
 
@@ -111,13 +113,18 @@ class Halving(BaseModel):
         ranked = self.ranked(max((each.rung for each in self.measured), default=0))
         if not ranked or ranked[0].rung + 1 == len(self.rungs) or any(each.is_finished for each in ranked):
             return None
-        return self._promoted(ranked[:1], ranked)
+        return self._promoted(ranked[:1], ranked, ())
 
-    def _promoted(self, best: Sequence[Measured], ranked: Sequence[Measured]) -> tuple[str, int] | None:
-        """The first of the best of a rung that has not gone on yet, and where it goes to; noted."""
+    def _promoted(
+        self, best: Sequence[Measured], ranked: Sequence[Measured], running: Collection[str]
+    ) -> tuple[str, int] | None:
+        """The first of the best of a rung that has not gone on yet, and where it goes to; noted.
+
+        One that is `running` has been measured, and its launch is about to end: it goes on after that.
+        """
         rungs = self._rungs()
         for place, each in enumerate(best, 1):
-            if each.value is None or each.is_finished or rungs.get(each.run, 0) > each.rung:
+            if each.run in running or each.value is None or each.is_finished or rungs.get(each.run, 0) > each.rung:
                 continue
             self.promotions.append(Promotion(run=each.run, rung=each.rung + 1, place=place, num_measured=len(ranked)))
             return each.run, each.rung + 1

@@ -45,6 +45,7 @@ from cookhouse.server.session_life import SessionLife
 from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
+from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.store import Store
 from cookhouse.server.workers.leaving import Gone
 from cookhouse.server.workers.member import MakeWorker
@@ -126,6 +127,7 @@ class Service:
         self._forwarding: Forwarding | None = None
         self.meter = Meter()
         self._sources = sources
+        private_folder(state_dir / FOLDER)
         self.calls = Calls(
             make_worker,
             self.meter,

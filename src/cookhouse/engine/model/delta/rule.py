@@ -38,13 +38,16 @@ class Chunks:
 
     @classmethod
     def of(cls, mixed_MTC: Tensor, decay_MTV: Tensor, beta_MTV: Tensor, shape: StateShape) -> "Chunks":
-        """From what was convolved, by position."""
+        """From what was convolved, by position.
+
+        Contiguous however many chunks: a matrix product takes its order of sums from the strides.
+        """
         q, k, v = split_heads(mixed_MTC, shape)
         by_head = len(mixed_MTC), shape.num_key_heads, shape.per_key, -1
         return cls(
-            q.transpose(1, 2),
-            k.transpose(1, 2),
-            v.permute(0, 2, 3, 1, 4),
+            q.transpose(1, 2).contiguous(),
+            k.transpose(1, 2).contiguous(),
+            v.permute(0, 2, 3, 1, 4).contiguous(),
             decay_MTV.transpose(1, 2).reshape(by_head),
             beta_MTV.transpose(1, 2).reshape(by_head),
         )
