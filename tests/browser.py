@@ -15,6 +15,7 @@ from tests.waiting import PATIENCE_SECONDS
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _REQUIRED = "COOKHOUSE_REQUIRE_BROWSER"
 _PATIENCE_MS = 1000 * PATIENCE_SECONDS
+_AFTER_A_FRAME = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 expect.set_options(timeout=_PATIENCE_MS)
 
 
@@ -54,6 +55,7 @@ def window(
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", hear)
         page.goto(address)
+        page.evaluate(_AFTER_A_FRAME)  # keys and clicks before the first one are dropped
         yield page
     finally:
         context.close()
