@@ -86,8 +86,9 @@ def test_more_workers_than_there_may_be_are_refused(
 ) -> None:
     monkeypatch.setattr("cookhouse.server.workers.plans._MAX_WORKERS", 3)
     server = connected(stack, host)
-    assert server.post("/workers")["name"] == "worker2"
-    status, detail = refusal(server, "/workers")
+    assert refusal(server, "/workers", {"kind": "manager"})[0] == 400
+    assert server.post("/workers", kind="worker")["name"] == "worker2"
+    status, detail = refusal(server, "/workers", {})
     assert status == 400
     assert "has 3 workers already" in detail
 

@@ -452,7 +452,7 @@ async def test_two_workers_that_leave_at_once_lose_nothing(tmp_path: Path) -> No
 async def test_the_last_of_its_kind_does_not_leave(tmp_path: Path, shape: dict[str, Any], name: str) -> None:
     """Would catch a server that cannot train, or cannot sample, from then on."""
     async with Several(tmp_path, **shape) as several:
-        with pytest.raises(InputError, match=f"{name} is the last worker of its kind; add another one first"):
+        with pytest.raises(InputError, match=f"{name} is the last worker of its kind; add another of that kind first"):
             await several.calls.drain(name, 1.0)
         with pytest.raises(InputError, match="there is no worker 'nobody' that could leave; there are"):
             await several.calls.drain("nobody", 1.0)

@@ -61,6 +61,12 @@ def test_a_worker_that_is_added_is_of_the_others_kind() -> None:
     assert (both.name, both.index, both.trains, both.samples) == ("worker7", 7, True, True)
     sampler = next_plan(plans_of(trainers=1, samplers=1), 2)
     assert (sampler.name, sampler.trains, sampler.samples) == ("sampler2", False, True)
+    trainer = next_plan(plans_of(trainers=1, samplers=1), 2, "trainer")
+    assert (trainer.name, trainer.trains, trainer.samples) == ("trainer2", True, False)
+    with pytest.raises(InputError, match="trainers and samplers apart; add a trainer or a sampler"):
+        next_plan(plans_of(trainers=1, samplers=1), 2, "worker")
+    with pytest.raises(InputError, match="a trainer is not added; add a worker"):
+        next_plan(plans_of(workers=2), 2, "trainer")
 
 
 def test_workers_have_folders_of_their_own(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -58,9 +58,19 @@ def list_(
 
 
 @cluster_app.command()
-def add(base_url: BaseUrl = None, api_key: ApiKey = None) -> None:
-    """Start one more worker: one that trains and samples, or, where these are apart, one that samples."""
-    name = _operator(base_url, api_key).add()["name"]
+def add(
+    kind: Annotated[
+        Literal["worker", "trainer", "sampler"] | None,
+        typer.Option(
+            help="What it does: both, or one of the two where the server has these apart.",
+            show_default="a worker, or a sampler where these are apart",
+        ),
+    ] = None,
+    base_url: BaseUrl = None,
+    api_key: ApiKey = None,
+) -> None:
+    """Start one more worker."""
+    name = _operator(base_url, api_key).add(kind)["name"]
     typer.echo(f"{name} is being started, and given work once it is up; {program()} cluster --watch shows it")
 
 

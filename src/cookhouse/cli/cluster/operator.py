@@ -31,14 +31,14 @@ class Operator:
         """See docs/reference/server-status.md. Raises as `add`."""
         return self._ask("GET", "status")
 
-    def add(self) -> Mapping[str, Any]:
-        """Start one more worker.
+    def add(self, kind: str | None = None) -> Mapping[str, Any]:
+        """Start one more worker: a worker, a trainer or a sampler; None: what the server has.
 
         Raises:
             InputError: the server refuses it, or is none of cookhouse's.
             ServiceError: it fails, or does not answer.
         """
-        return self._ask("POST", "workers")
+        return self._ask("POST", "workers", json={"kind": kind})
 
     def drain(self, name: str, seconds: float) -> Mapping[str, Any]:
         """Have a worker end. Raises as `add`."""

@@ -6,7 +6,7 @@ import logging
 from cookhouse.errors import InputError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.workers.leaving import leaver
-from cookhouse.server.workers.plans import WorkerPlan
+from cookhouse.server.workers.plans import Kind, WorkerPlan
 
 _log = logging.getLogger(__name__)
 
@@ -19,13 +19,13 @@ class WorkerRequests:
         self._has_journal = has_journal
         self._draining: set[asyncio.Task[None]] = set()
 
-    def add(self) -> WorkerPlan:
+    def add(self, kind: Kind | None = None) -> WorkerPlan:
         """Start one more worker; the status tells when it is up.
 
         Raises:
-            InputError: there are too many.
+            InputError: there are too many, or none of this kind.
         """
-        plan = self._calls.add()
+        plan = self._calls.add(kind)
         _log.warning("%s is being started", plan.name)
         return plan
 

@@ -5,8 +5,13 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse
 
 from cookhouse.server.routes.exchange import Operator, ServiceOf, content_of
+from cookhouse.server.workers.plans import Kind
 
 router = APIRouter()
+
+
+class AddRequest(BaseModel):
+    kind: Kind | None = None
 
 
 class DrainRequest(BaseModel):
@@ -15,9 +20,10 @@ class DrainRequest(BaseModel):
 
 
 @router.post("/workers")
-async def add(service: ServiceOf, _operator: Operator) -> JSONResponse:
+async def add(request: Request, service: ServiceOf, _operator: Operator) -> JSONResponse:
     """Answered while the worker is being started."""
-    plan = service.workers.add()
+    content = await content_of(request, AddRequest)
+    plan = service.workers.add(content.kind)
     return JSONResponse({"name": plan.name, "trains": plan.trains, "samples": plan.samples})
 
 

@@ -47,7 +47,7 @@ from cookhouse.server.workers.leaving import Gone, leaver
 from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
 from cookhouse.server.workers.placement import Placement
-from cookhouse.server.workers.plans import WorkerPlan, next_plan
+from cookhouse.server.workers.plans import Kind, WorkerPlan, next_plan
 from cookhouse.server.workers.transfers import Transfers
 from cookhouse.server.workers.weights import Shape, Weights
 
@@ -184,9 +184,9 @@ class Calls:
         for call in self._weights.come(snapshot_id):
             self._lose(call, "the weights of this sampling client are gone")
 
-    def add(self) -> WorkerPlan:
-        """Start one more worker, which is given work once it is up."""
-        plan = next_plan([member.plan for member in self.members], self._next_index)
+    def add(self, kind: Kind | None = None) -> WorkerPlan:
+        """Start one more worker, which is given work once it is up. Raises as `next_plan`."""
+        plan = next_plan([member.plan for member in self.members], self._next_index, kind)
         self._next_index += 1
         member = self._member(plan)
         self.members.append(member)

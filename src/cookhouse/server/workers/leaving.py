@@ -33,5 +33,5 @@ def leaver(members: Sequence[Member], name: str) -> Member:
     others = [member.plan for member in staying if member is not found]
     trains, samples = any(plan.trains for plan in others), any(plan.samples for plan in others)
     if (found.plan.trains and not trains) or (found.plan.samples and not samples):
-        raise InputError(f"{name} is the last worker of its kind; add another one first, or stop the server")
+        raise InputError(f"{name} is the last worker of its kind; add another of that kind first, or stop the server")
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.errors import InputError
@@ -11,6 +12,9 @@ from cookhouse.server.settings import Settings
 FOLDER = "snapshots"
 """Below a state folder: files of the workers' own, and weights on their way between them; deleted at each start."""
 _MAX_WORKERS = 256
+
+Kind = Literal["worker", "trainer", "sampler"]
+"""What a worker does: both, or one of the two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +53,27 @@ def plans_of(
         raise InputError(f"{number} workers were asked for; allowed are 1 to {_MAX_WORKERS}")
     if number == 1:
         return [WorkerPlan()]
-    roles = [(True, False)] * (trainers or 0) + [(False, True)] * (samplers or 0) if apart else [(True, True)] * number
-    return [_plan(index, number, trains=trains, samples=samples) for index, (trains, samples) in enumerate(roles)]
+    both: list[Kind] = ["worker"] * number
+    kinds = ["trainer"] * (trainers or 0) + ["sampler"] * (samplers or 0) if apart else both
+    return [_plan(index, number, kind) for index, kind in enumerate(kinds)]
 
 
-def next_plan(plans: Sequence[WorkerPlan], index: int) -> WorkerPlan:
-    """Of a worker that is added to others, with a number that none has had.
+def next_plan(plans: Sequence[WorkerPlan], index: int, kind: Kind | None = None) -> WorkerPlan:
+    """Of a worker that is added to others, with a number that none has had. Of no `kind`, it does both, or samples
+    where these are apart.
 
     Raises:
-        InputError: there are as many as there may be.
+        InputError: there are as many as there may be, or none that would leave work to one of this kind.
     """
     if len(plans) >= _MAX_WORKERS:
         raise InputError(f"the server has {len(plans)} workers already, the most that are allowed")
-    if all(plan.trains and plan.samples for plan in plans):
-        return _plan(index, len(plans) + 1, trains=True, samples=True)
-    return _plan(index, len(plans) + 1, trains=False, samples=True)
+    are_apart = not all(plan.trains and plan.samples for plan in plans)
+    kind = kind or ("sampler" if are_apart else "worker")
+    if are_apart and kind == "worker":
+        raise InputError("the server has trainers and samplers apart; add a trainer or a sampler")
+    if not are_apart and kind != "worker":
+        raise InputError(f"the server's workers train and sample, so that a {kind} is not added; add a worker")
+    return _plan(index, len(plans) + 1, kind)
 
 
 def worker_options(settings: Settings, state_dir: Path, plan: WorkerPlan = WorkerPlan()) -> WorkerOptions:
@@ -80,6 +90,6 @@ def worker_options(settings: Settings, state_dir: Path, plan: WorkerPlan = Worke
     )
 
 
-def _plan(index: int, number: int, *, trains: bool, samples: bool) -> WorkerPlan:
-    kind = "worker" if trains and samples else "trainer" if trains else "sampler"
+def _plan(index: int, number: int, kind: str) -> WorkerPlan:
+    trains, samples = kind != "sampler", kind != "trainer"
     return WorkerPlan(name=f"{kind}{index}", index=index, num_sharing=number, trains=trains, samples=samples)
