@@ -277,7 +277,7 @@ class Sequencer:
 
     def _check_repeated(self, model: Model, job: Job, error: Exception) -> None:
         """Lose a model of which a request fails now that did not fail before: its weights would be others."""
-        if not job.runs_again or not job.changes_model or job.entry is None:
+        if not job.runs_again or not job.changes_model or job.entry is None or model.loss is not None:
             return
         had_result = job.future is None or (job.future.result is not None and not job.future.result.is_failure)
         if had_result or not isinstance(error, InputError):
