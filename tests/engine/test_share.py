@@ -42,7 +42,20 @@ def test_workers_take_parts_of_the_cores_that_do_not_meet(num_sharing: int, take
         assert os.environ["OMP_NUM_THREADS"] == str(8 // num_sharing)
         assert isinstance(taken["cores"], list)
         parts += taken["cores"]
-    assert len(parts) == len(set(parts)) == num_sharing * (8 // num_sharing)
+    assert len(parts) == len(set(parts)) == 8
+
+
+@pytest.mark.parametrize("num_sharing", [3, 5, 7])
+def test_no_core_is_left_over(num_sharing: int, taken: dict[str, object]) -> None:
+    """Would catch cores that belong to nobody where they cannot be shared out evenly."""
+    cores: set[int] = set()
+    for index in range(num_sharing):
+        os.environ.pop("OMP_NUM_THREADS", None)
+        Share(index, num_sharing).take_cores()
+        assert taken["threads"] == 8 // num_sharing, "as many each: what a model computes does not go by its worker"
+        assert isinstance(taken["cores"], list)
+        cores |= set(taken["cores"])
+    assert cores == set(range(8))
 
 
 def test_more_workers_than_cores_share_them_evenly(taken: dict[str, object]) -> None:

@@ -188,7 +188,7 @@ def serve(
         typer.Option(
             envvar="COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES",
             min=1,
-            help="Disk for weights of sampling clients that wait in files.",
+            help="Disk for weights of sampling clients that wait in files, for each worker.",
             show_default="8 GiB",
         ),
     ] = None,

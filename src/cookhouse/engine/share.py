@@ -32,9 +32,8 @@ class Share:
             torch.set_num_threads(number)
             os.environ["OMP_NUM_THREADS"] = str(number)
         if hasattr(os, "sched_setaffinity"):
-            size = max(1, len(cores) // self.num_sharing)
-            first = self.index * size % len(cores)
-            os.sched_setaffinity(0, cores[first : first + size])
+            first, end = (number * len(cores) // self.num_sharing for number in (self.index, self.index + 1))
+            os.sched_setaffinity(0, cores[first : max(end, first + 1)])
 
     def device(self, name: str | None) -> str | None:
         """The device of this worker: where all GPUs are meant, one of them each, in turn.

@@ -26,10 +26,11 @@ class Settings:
     max_queued_samples: int = 8192
     """Sampling requests that a tenant may have waiting or running."""
     max_snapshot_bytes: int = 256 * 2**20
-    """Weights of sampling clients held in memory, of all tenants together; the others wait in files until they are
-    used. Clients are never told to go, so that a run leaves one behind at every step."""
+    """Weights of sampling clients held in the memory of each worker, of all tenants together; the others wait in files
+    until they are used. Clients are never told to go, so that a run leaves one behind at every step."""
     max_snapshot_file_bytes: int = 8 * 2**30
-    """What these files may take, of all tenants together; beyond it weights go that nobody is likely to ask for."""
+    """What these files may take, of all tenants together: for each worker, and for what goes between several. Beyond it
+    weights go that nobody is likely to ask for."""
     max_pass_tokens: int = 32768
     """Tokens of several models that one engine turn takes together; a single request may be longer."""
     deterministic: bool = False

@@ -255,6 +255,25 @@ async def test_a_worker_that_dies_at_once_is_made_again_after_a_pause(monkeypatc
     await calls.close(1.0)
 
 
+async def test_a_worker_that_cannot_be_made_at_all_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a machine out of memory or file handles, which leaves a server without an engine for good."""
+    monkeypatch.setattr("cookhouse.server.workers.member._FIRST_PAUSE_SECONDS", 0.0)
+    make, faults = Workers(), [OSError("Cannot allocate memory"), BlockingIOError("Resource temporarily unavailable")]
+
+    def make_or_fail(plan: WorkerPlan) -> ScriptedWorker:
+        if make.made and faults:
+            raise faults.pop()
+        return make(plan)
+
+    calls = Calls(make_or_fail, Meter())
+    await calls.open()
+    make.made[0].tell(Lost(worker="engine", reason="gone"))
+    await asyncio.wait_for(_made(make, 2), 10)
+    await settle()
+    assert calls.is_up
+    await calls.close(1.0)
+
+
 async def _made(make: Workers, count: int) -> None:
     loop = asyncio.get_running_loop()
     while len(make.made) < count:

@@ -30,7 +30,7 @@ from cookhouse.engine.contract import (
     SaveSnapshot,
     Step,
 )
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.refusals import LostError
 from cookhouse.server.workers.leaving import Gone
 
@@ -459,6 +459,51 @@ async def test_the_last_of_its_kind_does_not_leave(tmp_path: Path, shape: dict[s
         assert several.calls.is_up
 
 
+async def test_nobody_leaves_before_who_takes_its_place_is_up(tmp_path: Path) -> None:
+    """Would catch a server without any worker, where one was added for another that is drained, and cannot start."""
+    async with Several(tmp_path, workers=1) as several:
+        plan = several.calls.add()
+        with pytest.raises(InputError, match="engine is needed until another of its kind is up: worker1 is being star"):
+            await several.calls.drain("engine", 0.0)
+        assert several.calls.is_up
+        await settle()
+        await asyncio.wait_for(several.calls.drain("engine", 0.0), 5.0)
+        assert await several.model("a") == plan.name
+
+
+async def test_a_disk_that_fails_once_does_not_keep_a_worker_from_weights(tmp_path: Path) -> None:
+    """Would catch weights that are never read again, though the disk is back."""
+    async with Several(tmp_path, apart=(1, 1)) as several:
+        await several.model("a")
+        await several.publish("a", "w")
+        sampler = several.worker("sampler1")
+        failing = several.calls.send(sample("1", "w"))
+        await settle()
+        await several.worker("trainer0").written()
+        fault = Failure(blame="server", kind="disk", message="Input/output error")
+        await sampler.fail(sampler.ids(Fetch)[0], fault)
+        await sampler.fail("1", fault)
+        with pytest.raises(ServiceError, match="Input/output error"):
+            await failing
+        later = several.calls.send(sample("2", "w"))
+        await settle()
+        assert sampler.kinds == ["Fetch", "Sample", "Fetch", "Sample"]
+        await sampler.done("2", drawn("2"))
+        await later
+
+
+async def test_weights_of_a_worker_that_has_left_are_needed(tmp_path: Path) -> None:
+    """Would catch the only copy of weights that makes room since a worker that is gone is said to have them."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        await several.publish("a", "w")
+        draining = asyncio.ensure_future(several.calls.drain(place, 5.0))
+        await settle()
+        await several.worker(place).written()
+        await asyncio.wait_for(draining, 5.0)
+        assert several.calls._weights.is_needed("w")
+
+
 async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
     """Would catch one that is never given anything, and one that has the name of another."""
     async with Several(tmp_path, workers=2) as several:
@@ -466,7 +511,7 @@ async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
             await several.model(name)
         await asyncio.wait_for(several.calls.drain("worker1", 0.0), 5.0)
         plan = several.calls.add()
-        assert plan.name == "worker2"
+        assert (plan.name, plan.part, plan.num_sharing) == ("worker2", 1, 2)
         await settle()
         assert await several.model("c") == "worker2"
 

@@ -24,9 +24,9 @@ class WorkerOptions:
     deterministic: bool = False
     """Each pass runs alone, so that what it gives does not depend on what others asked for meanwhile."""
     index: int = 0
-    """Its number among the workers of a server, which chooses its cores, or its GPU."""
+    """Which part of the machine it takes, below `num_sharing`: its cores, or its GPU."""
     num_sharing: int = 1
-    """Workers that share the machine: it takes that part of cores and memory."""
+    """Parts that the machine's cores and memory are cut into."""
     trains: bool = True
     """Whether it is given models to train; else base models take the memory of their weights once."""
 

@@ -229,6 +229,7 @@ class Calls:
         member.is_leaving = True
         self.members.remove(member)
         self._depart(member, self._left_behind(member), list(member.calls.values()))
+        member.snapshots.clear()  # its memory goes with it
 
     def _member(self, plan: WorkerPlan) -> Member:
         return Member(plan, self._make_worker, take=self._take, on_lost=self._note_lost)
@@ -424,8 +425,11 @@ class Calls:
         self._on_lost(gone)
         for call in left:
             member.pop(call.command.command_id)
-        again = [call for call in left if self._can_be_repeated(call)]
-        for call in [*(call for call in left if call not in again), *behind]:
+        again: list[Call] = []
+        over: list[Call] = []
+        for call in left:
+            (again if self._can_be_repeated(call) else over).append(call)
+        for call in (*over, *behind):
             self._lose(call, f"the engine was lost: {gone.reason}")
         for call in sorted(again, key=lambda call: isinstance(call.command, Sample)):
             call.num_to_skip = call.num_told

@@ -23,15 +23,23 @@ def leaver(members: Sequence[Member], name: str) -> Member:
     """The worker of a name, where others can go on with what it does.
 
     Raises:
-        InputError: there is no such worker, or none beside it that trains, or samples.
+        InputError: there is no such worker, or none beside it that trains, or samples, and is up.
     """
     staying = [member for member in members if not member.is_leaving]
     found = next((member for member in staying if member.name == name), None)
     if found is None:
         names = listed([member.name for member in staying])
         raise InputError(f"there is no worker {name!r} that could leave; there are {names}")
-    others = [member.plan for member in staying if member is not found]
-    trains, samples = any(plan.trains for plan in others), any(plan.samples for plan in others)
-    if (found.plan.trains and not trains) or (found.plan.samples and not samples):
+    others = [member for member in staying if member is not found]
+    if not _can_replace(found, others):
         raise InputError(f"{name} is the last worker of its kind; add another of that kind first, or stop the server")
+    if not _can_replace(found, [member for member in others if member.is_up]):
+        names = listed([member.name for member in others if not member.is_up])
+        raise InputError(f"{name} is needed until another of its kind is up: {names} is being started; try again then")
     return found
+
+
+def _can_replace(member: Member, others: Sequence[Member]) -> bool:
+    """Whether others train, if it does, and sample, if it does."""
+    trains, samples = any(one.plan.trains for one in others), any(one.plan.samples for one in others)
+    return (trains or not member.plan.trains) and (samples or not member.plan.samples)

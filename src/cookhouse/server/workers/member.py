@@ -181,7 +181,10 @@ class Member:
         _log.error("%s was lost: %s; %s", self.in_words, reason, then)
         self.life.lose(reason)
         self._outgoing.clear()
-        self._on_lost(self, reason)
+        try:
+            self._on_lost(self, reason)
+        except Exception:
+            _log.exception("what went with %s could not be dealt with", self.in_words)
         if not self.is_leaving:
             await self._restart()
 
@@ -197,11 +200,12 @@ class Member:
             self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             try:
                 _, events = await self._start()
-            except CookhouseError as error:
+            except Exception as error:  # also what a machine without memory or descriptors raises
+                words = f"{error}" if isinstance(error, CookhouseError) else f"{type(error).__name__}: {error}"
                 _log.error(
-                    "%s could not be started again: %s; trying in %g s", self.in_words, error, self._pause_seconds
+                    "%s could not be started again: %s; trying in %g s", self.in_words, words, self._pause_seconds
                 )
-                self.life.fail(str(error))
+                self.life.fail(words)
                 continue
             _log.warning("a new %s is up after %.1f s", self.plan.name, time.monotonic() - began_at)
             for event in events:

@@ -23,7 +23,9 @@ class WorkerPlan:
 
     name: str = "engine"
     index: int = 0
-    """Its number among those of the server."""
+    """Its number among all that the server has had."""
+    part: int = 0
+    """Which part of the machine it takes, below `num_sharing`."""
     num_sharing: int = 1
     """Workers that share a machine, each with its part of cores and memory."""
     trains: bool = True
@@ -55,12 +57,12 @@ def plans_of(
         return [WorkerPlan()]
     both: list[Kind] = ["worker"] * number
     kinds = ["trainer"] * (trainers or 0) + ["sampler"] * (samplers or 0) if apart else both
-    return [_plan(index, number, kind) for index, kind in enumerate(kinds)]
+    return [_plan(index, index, number, kind) for index, kind in enumerate(kinds)]
 
 
 def next_plan(plans: Sequence[WorkerPlan], index: int, kind: Kind | None = None) -> WorkerPlan:
-    """Of a worker that is added to others, with a number that none has had. Of no `kind`, it does both, or samples
-    where these are apart.
+    """Of a worker that is added to others, with a number that none has had, and the part of the machine of one that
+    left, if there is any. Of no `kind`, it does both, or samples where these are apart.
 
     Raises:
         InputError: there are as many as there may be, or none that would leave work to one of this kind.
@@ -73,7 +75,9 @@ def next_plan(plans: Sequence[WorkerPlan], index: int, kind: Kind | None = None)
         raise InputError("the server has trainers and samplers apart; add a trainer or a sampler")
     if not are_apart and kind != "worker":
         raise InputError(f"the server's workers train and sample, so that a {kind} is not added; add a worker")
-    return _plan(index, len(plans) + 1, kind)
+    taken = {plan.part for plan in plans}
+    part = next(part for part in range(len(plans) + 1) if part not in taken)
+    return _plan(index, part, len(plans) + 1, kind)
 
 
 def worker_options(settings: Settings, state_dir: Path, plan: WorkerPlan = WorkerPlan()) -> WorkerOptions:
@@ -84,12 +88,12 @@ def worker_options(settings: Settings, state_dir: Path, plan: WorkerPlan = Worke
         max_snapshot_file_bytes=settings.max_snapshot_file_bytes,
         max_pass_tokens=settings.max_pass_tokens,
         deterministic=settings.deterministic,
-        index=plan.index,
+        index=plan.part,
         num_sharing=plan.num_sharing,
         trains=plan.trains,
     )
 
 
-def _plan(index: int, number: int, kind: str) -> WorkerPlan:
+def _plan(index: int, part: int, number: int, kind: str) -> WorkerPlan:
     trains, samples = kind != "sampler", kind != "trainer"
-    return WorkerPlan(name=f"{kind}{index}", index=index, num_sharing=number, trains=trains, samples=samples)
+    return WorkerPlan(name=f"{kind}{index}", index=index, part=part, num_sharing=number, trains=trains, samples=samples)

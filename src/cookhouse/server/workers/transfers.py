@@ -84,7 +84,8 @@ class Transfers:
         member.snapshots.add(fetch.snapshot_id)
 
         def look(done: asyncio.Future[Output]) -> None:
-            if not done.cancelled() and isinstance(done.exception(), InputError):
+            error = None if done.cancelled() else done.exception()
+            if error is not None and not isinstance(error, LostError):
                 # Not forgotten there: the samples behind it are yet to be told what failed.
                 member.snapshots.discard(fetch.snapshot_id)
                 member.evicted.add(fetch.snapshot_id)
