@@ -127,3 +127,21 @@ def test_one_whose_launch_is_still_ending_goes_on_after_it() -> None:
         measure(halving, run, 0, float(value))
     assert halving.next_run(runs, ["a"]) is None
     assert halving.next_run(runs, ()) == ("a", 1)
+
+
+def test_where_the_best_fail_or_diverge_the_next_best_goes_to_the_end() -> None:
+    # Catches a sweep without a whole run, where the only one that went on has failed, or is not finite any more.
+    halving = new()
+    runs = ["a", "b", "c"]
+    for value, run in enumerate(runs):
+        assert halving.next_run(runs, ()) == (run, 0)
+        measure(halving, run, 0, float(value))
+    assert halving.next_run(runs, ()) == ("a", 1)
+    left = ["b", "c"]
+    assert halving.next_run(left, ()) == ("b", 1)
+    measure(halving, "b", 1, None)
+    assert halving.next_run(left, ()) == ("c", 1)
+    measure(halving, "c", 1, 2.0)
+    assert halving.next_run(left, ()) == ("c", 2)
+    measure(halving, "c", 2, 2.0)
+    assert halving.next_run(left, ()) is None

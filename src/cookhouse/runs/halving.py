@@ -101,19 +101,26 @@ class Halving(BaseModel):
             rung, run = min(waiting, key=lambda each: each[0])
             return run, rung
         for rung in range(len(self.rungs) - 1):
-            ranked = self.ranked(rung)
-            if (
-                promoted := self._promoted(ranked[: len(ranked) // self.reduction_factor], ranked, running)
-            ) is not None:
+            ranked = self._ranked_of(rung, runs)
+            best = ranked[: len(ranked) // self.reduction_factor]
+            if (promoted := self._promoted(best, ranked, running)) is not None:
                 return promoted
-        return None if running else self._last_run()
+        return None if running else self._last_run(runs)
 
-    def _last_run(self) -> tuple[str, int] | None:
-        """The best of the highest rung, where too few are left to be parted, and none of them has finished."""
-        ranked = self.ranked(max((each.rung for each in self.measured), default=0))
-        if not ranked or ranked[0].rung + 1 == len(self.rungs) or any(each.is_finished for each in ranked):
+    def _ranked_of(self, rung: int, runs: Collection[str]) -> list[Measured]:
+        return [each for each in self.ranked(rung) if each.run in runs]
+
+    def _last_run(self, runs: Collection[str]) -> tuple[str, int] | None:
+        """The best of the highest rung that has one to go on, where too few are left to be parted, and none has
+        finished: those that went higher may have failed, or diverged.
+        """
+        if any(each.is_finished and each.value is not None and each.run in runs for each in self.measured):
             return None
-        return self._promoted(ranked[:1], ranked, ())
+        for rung in reversed(range(len(self.rungs) - 1)):
+            ranked = self._ranked_of(rung, runs)
+            if (promoted := self._promoted(ranked, ranked, ())) is not None:
+                return promoted
+        return None
 
     def _promoted(
         self, best: Sequence[Measured], ranked: Sequence[Measured], running: Collection[str]

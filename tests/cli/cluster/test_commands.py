@@ -129,6 +129,23 @@ def test_address_and_key_are_asked_for(
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--api-key", "tml-schlüssel"), "the key has characters that no key of a server has"),
+        (("--api-key", f"{KEY}\n"), "the key has characters that no key of a server has"),
+        (("--watch", "--json"), "--json is one look, and --watch is many"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    host: Host, words: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch a traceback, a server that is said not to answer, and an option that changes nothing."""
+    del host
+    assert call(*words) == 2
+    assert reason in capsys.readouterr().err
+
+
 def test_nobody_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"

@@ -9,6 +9,7 @@ import typer
 
 from cookhouse.cli.help import ListsByDefault
 from cookhouse.cli.run import program
+from cookhouse.errors import InputError
 
 if TYPE_CHECKING:
     from cookhouse.cli.cluster.operator import Operator
@@ -41,6 +42,8 @@ def list_(
     prompt and as many tokens as it may become. Busy is the share of the last seconds that its turns took. Below the
     table stands what is wrong, in sentences.
     """
+    if watch and as_json:
+        raise InputError("--json is one look, and --watch is many; take one of them")
     server = _operator(base_url, api_key)
     if watch:
         _watch(server)

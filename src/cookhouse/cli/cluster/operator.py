@@ -24,12 +24,17 @@ class Operator:
             raise InputError("which server? Give its address with --base-url, or set TINKER_BASE_URL")
         if not api_key:
             raise InputError(f"the server at {base_url} wants a key; set TINKER_API_KEY, or give one with --api-key")
+        if not (api_key.isascii() and api_key.isprintable()):
+            raise InputError("the key has characters that no key of a server has; copy it again")
         self._base_url = base_url.rstrip("/")
         self._headers = {"X-API-Key": api_key}
 
     def status(self) -> Mapping[str, Any]:
         """See docs/reference/server-status.md. Raises as `add`."""
-        return self._ask("GET", "status")
+        status = self._ask("GET", "status")
+        if not isinstance(status.get("workers"), list):
+            raise InputError(f"{self._base_url} has no workers to show, so it is no cookhouse serve of today")
+        return status
 
     def add(self, kind: str | None = None) -> Mapping[str, Any]:
         """Start one more worker: a worker, a trainer or a sampler; None: what the server has.

@@ -98,9 +98,8 @@ class HalvedRuns(Runs):
         await _keep(state, halving)
         metric = find_metric(halving.metric, record.declared)
         found = "none that is finite" if measured.value is None else metric.text(measured.value)
-        tell(
-            state, name, f"{'paused' if summary.is_paused else 'finished'} after step {step:,}, {metric.label} {found}"
-        )
+        how = "paused" if summary.is_paused else "finished"
+        tell(state, name, f"{how} after step {measured.step:,}, {metric.label} {found}")
 
     def _recall(self, state: SweepState, halving: Halving) -> None:
         """Read the results of runs that had finished before this launch."""
