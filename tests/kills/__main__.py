@@ -9,10 +9,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from tests.kills.killing_server import OFTEN, killing_module
+from tests.kills.nodes import Nodes
 from tests.kills.runs import Outcome, Setting, random_moments, run
 
 SETTINGS = (
@@ -40,6 +42,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where to leave all files; default: a folder that is deleted")
     for kind in KINDS:
         parser.add_argument(f"--{kind}", type=int, help="as of `cookhouse serve`; default: one worker that does all")
+    parser.add_argument("--ray", action="store_true", help="on a cluster of one node per worker, which are killed too")
     options = parser.parse_args()
     pool = tuple((kind, number) for kind in KINDS if (number := getattr(options, kind)) is not None)
     settings = [replace(one, pool=pool) for one in SETTINGS if one.name in (options.setting or [one.name])]
@@ -48,24 +51,36 @@ def main() -> int:
 
 
 def _kill(options: argparse.Namespace, settings: list[Setting], folder: Path) -> int:
+    with ExitStack() as stack:
+        number = max(setting.num_workers for setting in settings)
+        return _kill_on(options, settings, folder, stack.enter_context(Nodes(number)) if options.ray else None)
+
+
+def _kill_on(options: argparse.Namespace, settings: list[Setting], folder: Path, nodes: Nodes | None) -> int:
     whole: dict[Setting, Outcome] = {}
     num_done = num_failed = num_runs = 0
     while num_done < options.moments:
         cycle, place = divmod(num_runs, len(settings))
         setting = settings[place]
         if setting not in whole:
-            whole[setting] = run(folder / f"whole-{setting.name}", setting)
+            whole[setting] = run(folder / f"whole-{setting.name}", setting, nodes=nodes)
             assert not whole[setting].errors, whole[setting].errors
             say(f"{setting.name}: {whole[setting].num_answers} answers, undisturbed")
         num_moments = min(options.moments_per_run, options.moments - num_done)
         seed = f"{options.seed} {num_runs}"
-        moments = random_moments(seed, num_moments, whole[setting].num_answers, setting.num_workers)
+        num_answers = whole[setting].num_answers
+        moments = random_moments(seed, num_moments, num_answers, setting.num_workers, has_nodes=options.ray)
         settings_of_server: Mapping[str, float] = OFTEN if (cycle + place) % 2 else {}
         say(f"run {num_runs} of {setting.name}, seed {seed!r}, server with {settings_of_server or 'its own settings'}")
         try:
             module = killing_module(settings_of_server)
             outcome = run(
-                folder / f"run-{num_runs}", setting, moments, say=lambda text: say(f"  {text}"), module=module
+                folder / f"run-{num_runs}",
+                setting,
+                moments,
+                say=lambda text: say(f"  {text}"),
+                module=module,
+                nodes=nodes,
             )
             found = outcome.differences(whole[setting], setting.loops)
         except AssertionError as error:

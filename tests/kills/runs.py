@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kills.client import TOLD
+from tests.kills.nodes import Nodes
 from tests.kills.server import KEYS, KeptServer
 from tests.kills.weights import Weights, different_weights, saved_weights
 
@@ -20,6 +21,8 @@ PATIENCE_SECONDS = 420.0
 """For a whole run; the SDK waits for up to 30 s between two tries."""
 _MAX_WAIT_SECONDS = 0.15
 """From an answer to the kill that was set for it: about what two steps take."""
+_NODE_SHARE = 0.4
+"""Of the moments, where there are nodes."""
 _SHARE = 0.9
 """Of a run's answers, those after which something is killed: behind the last ones nothing would be under way."""
 
@@ -59,6 +62,8 @@ class Moment:
     wait_seconds: float
     workers: tuple[int, ...] = ()
     """The workers that are killed, by number; none: the server."""
+    is_of_node: bool = False
+    """Whether a node of the cluster is killed instead, with the worker that it has."""
 
 
 @dataclass
@@ -158,10 +163,16 @@ def run(
     say: Callable[[str], None] = lambda _: None,
     module: Sequence[str] = ("cookhouse.server",),
     options: Sequence[str] = (),
+    nodes: Nodes | None = None,
 ) -> Outcome:
-    """Let the tenants run to their ends, and kill at the moments, one after the other."""
+    """Let the tenants run to their ends, and kill at the moments, one after the other. Workers run on `nodes`, if there
+    are any.
+    """
     outcome = Outcome(folder)
-    with KeptServer(folder, [*setting.options, *options], module=module) as server:
+    on_nodes = [] if nodes is None else ["--ray", nodes.address, "--worker-cpus", "1"]
+    find_engines = None if nodes is None else (lambda _: nodes.actors())
+    command = [*setting.options, *options, *on_nodes]
+    with KeptServer(folder, command, module=module, find_engines=find_engines) as server:
         server.wait_until_ready()
         came = threading.Condition()
 
@@ -181,7 +192,7 @@ def run(
                     assert time.monotonic() < deadline, _stuck(clients, server)
                     came.wait(0.1)
             time.sleep(moment.wait_seconds)
-            outcome.kills.append(_kill(server, moment, clients))
+            outcome.kills.append(_kill(server, moment, clients, nodes))
             say(outcome.kills[-1])
         for client in clients:
             if (error := client.end(deadline)) is not None:
@@ -190,6 +201,8 @@ def run(
         outcome.left = server.left_files()
         outcome.odd_exits = [code for code in server.exit_codes if code != -9]
     outcome.left += server.left_processes()
+    if nodes is not None:
+        outcome.left += nodes.left()
     return outcome
 
 
@@ -198,8 +211,12 @@ def _stuck(clients: Sequence[Client], server: KeptServer) -> str:
     return f"nothing is answered any more: {where}; the server's log:\n{server.tail()}"
 
 
-def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client]) -> str:
+def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client], nodes: Nodes | None) -> str:
     where = ", ".join(f"{client.loop} at answer {client.num_answers}{' (over)' * client.is_over}" for client in clients)
+    if moment.is_of_node:
+        assert nodes is not None
+        victim = "node" if nodes.kill() else "no node (none had a worker yet)"
+        return f"{victim} killed {1e3 * moment.wait_seconds:.0f} ms after answer {moment.after_answers}: {where}"
     num_workers = len(server.engines())
     num_killed = server.kill_workers(moment.workers)
     if not num_killed:
@@ -210,14 +227,19 @@ def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client]) -> str:
     return f"{victim} killed {1e3 * moment.wait_seconds:.0f} ms after answer {moment.after_answers}: {where}"
 
 
-def random_moments(seed: str, num_moments: int, num_answers: int, num_workers: int = 1) -> list[Moment]:
-    """Moments of a run of so many answers, from a seed: of the server, of one of its workers, or of several at once."""
+def random_moments(
+    seed: str, num_moments: int, num_answers: int, num_workers: int = 1, *, has_nodes: bool = False
+) -> list[Moment]:
+    """Moments of a run of so many answers, from a seed: of the server, of one of its workers, or of several at once; or
+    of a node.
+    """
     chance = random.Random(seed)
     return [
         Moment(
             after_answers=chance.randrange(int(_SHARE * num_answers)),
             wait_seconds=chance.uniform(0.0, _MAX_WAIT_SECONDS),
             workers=_victims(chance, num_workers),
+            is_of_node=has_nodes and chance.random() < _NODE_SHARE,
         )
         for _ in range(num_moments)
     ]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -39,9 +39,16 @@ class KeptServer:
     """Runs while a `with` lasts."""
 
     def __init__(
-        self, folder: Path, options: Sequence[str] = (), *, module: Sequence[str] = ("cookhouse.server",)
+        self,
+        folder: Path,
+        options: Sequence[str] = (),
+        *,
+        module: Sequence[str] = ("cookhouse.server",),
+        find_engines: Callable[[int], list[int]] | None = None,
     ) -> None:
-        """`options` are those of `python -m cookhouse.server`; `module` starts it, with its own words before."""
+        """`options` are those of `python -m cookhouse.server`; `module` starts it, with its own words before.
+        `find_engines` gives ids of the engines of a server's process; default: `engines_of`.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.state_dir = folder / "state"
         self.log = folder / "server.log"
@@ -50,6 +57,7 @@ class KeptServer:
         self._port = free_port()
         self._command = [sys.executable, "-m", *module, "--port", str(self._port)]
         self._command += ["--state-dir", str(self.state_dir), *options]
+        self._find_engines = find_engines or engines_of
         self._is_stopping = False
         self._process: subprocess.Popen[bytes]
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
@@ -75,7 +83,7 @@ class KeptServer:
 
     def engines(self) -> list[int]:
         """Ids of the engines that the running server has."""
-        return engines_of(self.pid)
+        return self._find_engines(self.pid)
 
     def kill(self) -> int:
         """Kill the server, whatever it is doing; how often one has been started before."""
