@@ -260,6 +260,7 @@ class Service:
         await leases.join(self.sessions, self._take_over)
         await asyncio.to_thread(self.checkpoints.tidy, leases.members.is_alone)
         await self._restoring.sweep_shared(leases.members.is_alone)
+        leases.begin_claiming()  # not before: what a restored model is just writing has no row yet
 
     async def _take_over(self, session_ids: Collection[str]) -> None:
         assert self._restoring is not None

@@ -123,6 +123,7 @@ def test_who_was_cut_off_itself_drops_nobody_at_once(group: Group, monkeypatch: 
     changed, lost = threading.Event(), threading.Event()
     keeper = Keeper(mine, on_claimed=claimed.extend, on_change=changed.set, on_lost=lost.set)
     keeper._steady_since = time.monotonic()
+    keeper.begin_claiming()
     keeper.start()
     wait_until(changed.is_set)
     assert claimed == []
@@ -135,6 +136,29 @@ def test_who_was_cut_off_itself_drops_nobody_at_once(group: Group, monkeypatch: 
     assert mine.beat()  # it has beaten again meanwhile
     mine.leave()
     wait_until(lost.is_set)
+    keeper.stop()
+
+
+def test_a_failed_write_stops_no_beat(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a server that is taken over since a row of a list could not be written."""
+    monkeypatch.setattr(keeping, "BEAT_SECONDS", 0.02)
+    mine, other = group.new(), group.new()
+    is_written = threading.Event()
+
+    def flush() -> None:
+        is_written.set()
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(mine, "flush", flush)
+    changed = threading.Event()
+    keeper = Keeper(mine, on_claimed=lambda _: None, on_change=changed.set, on_lost=lambda: None)
+    keeper.start()
+    wait_until(changed.is_set)
+    keeper.write_soon()
+    wait_until(is_written.is_set)
+    changed.clear()
+    other.leave()
+    wait_until(changed.is_set)
     keeper.stop()
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import uuid
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -16,7 +17,10 @@ from tests.server.test_silence import HeldEngine
 from tests.waiting import wait_until
 from tinker.proto import tinker_public_pb2 as pb
 
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
+from cookhouse.server.leases import keeper
+from cookhouse.server.leases.members import Member, Members
 from cookhouse.server.refusals import LeaseLostError
 
 Two = tuple[Server, Server]
@@ -124,6 +128,35 @@ def test_what_a_silent_server_accepted_is_done_by_the_other(shared: Shared) -> N
         with pytest.raises(LeaseLostError):
             first.host.service.store.set_session_project(session_id, "p")
         assert shared.num_lost == 1
+
+
+def test_nothing_is_claimed_before_the_folder_is_swept(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a sweep that deletes the state which a session that is back already is just writing."""
+    with shared.server() as first:
+        session_id = first.session()
+    monkeypatch.setattr(keeper, "BEAT_SECONDS", 0.02)
+    beat, claim, tidy = Members.beat, Members.claim, Checkpoints.tidy
+    did: list[str] = []
+
+    def told_beat(members: Members) -> bool:
+        did.append("beat")
+        return beat(members)
+
+    def told_claim(members: Members, living: Sequence[Member]) -> Sequence[str]:
+        did.append("claim")
+        return claim(members, living)
+
+    def slow_tidy(checkpoints: Checkpoints, is_alone: Callable[[], bool]) -> None:
+        wait_until(lambda: did.count("beat") > 3)
+        tidy(checkpoints, is_alone)
+        did.append("tidy")
+
+    monkeypatch.setattr(Members, "beat", told_beat)
+    monkeypatch.setattr(Members, "claim", told_claim)
+    monkeypatch.setattr(Checkpoints, "tidy", slow_tidy)
+    with shared.server() as second:
+        wait_until(lambda: second.host.service.sessions.has(session_id))
+    assert "claim" not in did[: did.index("tidy")]
 
 
 def test_what_is_listed_is_the_same_from_each(two: Two) -> None:

@@ -1,6 +1,6 @@
 """Which sessions this server answers for, and who answers for the others. Lives on the event loop.
 
-claimed ──► coming: requests wait ── restored ──► in `Sessions`: answered here
+join ──► begin_claiming ──► claimed ──► coming: requests wait ── restored ──► in `Sessions`: answered here
 anyone else's ──► `find`: whose, as of a moment ago
 """
 
@@ -60,7 +60,7 @@ class Leases:
         return self._keeper is not None and self._keeper.is_current and not self.has_left
 
     async def join(self, sessions: Sessions, take_over: TakeOver) -> None:
-        """Be one of the servers, and take over what nobody holds, now and later.
+        """Be one of the servers. `take_over` is for what nobody holds, once that may be claimed.
 
         Raises:
             StorageError: the database cannot be written.
@@ -77,6 +77,11 @@ class Leases:
         )
         self._database.on_record = keeper.write_soon
         keeper.start()
+
+    def begin_claiming(self) -> None:
+        """Take over what nobody holds, now and later. Before that this server writes nothing of any session."""
+        assert self._keeper is not None
+        self._keeper.begin_claiming()
 
     @property
     def num_living(self) -> int:
