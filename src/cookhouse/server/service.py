@@ -219,6 +219,7 @@ class Service:
                 intake=self.intake,
                 reader=journal.reader,
                 sequencer=self.sequencer,
+                session_life=self.session_life,
                 sessions=self.sessions,
                 states=journal.states,
             )
@@ -262,12 +263,15 @@ class Service:
         await self._restoring.sweep_shared(leases.members.is_alone)
         leases.begin_claiming()  # not before: what a restored model is just writing has no row yet
 
-    async def _take_over(self, session_ids: Collection[str]) -> None:
+    async def _take_over(self, session_ids: Collection[str]) -> Collection[str]:
         assert self._restoring is not None
         restored = await self._restoring.restore(session_ids)
+        if not restored.num_sessions:
+            return restored.failed
         telling = asyncio.create_task(self._tell(restored), name="replay of sessions taken over")
         self._replays.add(telling)
         telling.add_done_callback(self._replays.discard)
+        return restored.failed
 
     async def hand_over(self) -> None:
         """Have the other servers take over all sessions now, and see that what was sent on to them is answered."""

@@ -131,6 +131,18 @@ class SessionLife:
         else:
             await journal.end_session(EndSession(session.session_id, now, reason, detail), folders)
 
+    def let_go(self, session: Session) -> None:
+        """Have a session gone from memory alone: it has not ended, and can be brought back."""
+        self._sessions.end(session)
+        for model in session.models.values():
+            self._sequencer.drop_model(model)
+        snapshots = [sampler.snapshot for sampler in session.samplers.values() if sampler.snapshot is not None]
+        for snapshot in snapshots:
+            self._samples.free_snapshot(snapshot)
+        if self._journal is not None:
+            self._journal.states.forget(snapshots)
+        self._futures.let_go(session.session_id)
+
     def drop_samples(self, session: Session, error: InputError) -> None:
         """Fail those of its samples that have no result."""
         if waiting := self._futures.unfinished_samples(session.session_id):

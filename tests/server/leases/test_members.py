@@ -162,6 +162,20 @@ def test_a_failed_write_stops_no_beat(group: Group, monkeypatch: pytest.MonkeyPa
     keeper.stop()
 
 
+def test_a_claim_counts_until_it_is_taken_note_of(group: Group) -> None:
+    """Would catch a busy event loop that takes note of an old claim, and says of a session just claimed that it has
+    ended.
+    """
+    mine = group.new()
+    keeper = Keeper(mine, on_claimed=lambda _: None, on_change=lambda: None, on_lost=lambda: None)
+    for _ in range(2):
+        keeper._claim(mine.living())
+    keeper.num_told += 1
+    assert keeper.is_claiming
+    keeper.num_told += 1
+    assert not keeper.is_claiming
+
+
 def test_it_is_shared_by_those_who_say_so_alone(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a server of one's own beside servers that share, which puts their checkpoints aside."""
     monkeypatch.setattr(module, "_CLAIM_SECONDS", 0.05)

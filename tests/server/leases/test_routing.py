@@ -19,9 +19,10 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
-from cookhouse.server.leases import keeper
+from cookhouse.server.leases import keeper, leases
 from cookhouse.server.leases.members import Member, Members
 from cookhouse.server.refusals import LeaseLostError
+from cookhouse.server.restoring import Restoring
 
 Two = tuple[Server, Server]
 BEGIN: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
@@ -157,6 +158,35 @@ def test_nothing_is_claimed_before_the_folder_is_swept(shared: Shared, monkeypat
     with shared.server() as second:
         wait_until(lambda: second.host.service.sessions.has(session_id))
     assert "claim" not in did[: did.index("tidy")]
+
+
+def test_a_session_that_comes_back_in_part_is_tried_again(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch half a session that is answered for: its client hears that its model is gone, and it is ended."""
+    engine = HeldEngine()
+    with shared.server(make_engine=lambda: engine) as first:
+        session_id = first.session()
+        model_id = first.model(session_id)
+        accepted = first.forward_backward(model_id, 1).json()["request_id"]
+        first.host.on_loop(first.host.service.hand_over)
+        engine.free.set()
+    monkeypatch.setattr(leases, "_FAILED_SECONDS", 0.1)
+    restore_model = Restoring._restore_model
+    outcomes: list[bool] = []
+
+    def fail_twice(restoring: Restoring, *arguments: Any) -> None:
+        restore_model(restoring, *arguments)
+        outcomes.append(len(outcomes) >= 2)
+        if not outcomes[-1]:
+            raise RuntimeError("half of it is there")
+
+    monkeypatch.setattr(Restoring, "_restore_model", fail_twice)
+    with shared.server() as second:
+        assert second.http.post("/get_info", json={"model_id": model_id}).json()["model_id"] == model_id
+        assert outcomes == [False, False, True]
+        assert second.result(accepted).status_code == 200
+        assert second.grad_norm(model_id, 2) > 0
+        assert len(second.host.service.futures) == 3
+        assert second.host.service.held.by_owner == {}
 
 
 def test_what_is_listed_is_the_same_from_each(two: Two) -> None:

@@ -50,14 +50,20 @@ class Keeper:
         self._is_failing = False
         self.living: Sequence[Member] = ()
         """As of the last beat."""
-        self.is_claiming = False
-        """Whether sessions are being claimed that `on_claimed` has not been told yet."""
+        self._num_claims = 0
+        self.num_told = 0
+        """Claims of which who is told has taken note; counted by it."""
         self.is_leaving = False
 
     @property
     def is_current(self) -> bool:
         """Whether no other server can have taken this one for dead."""
         return time.monotonic() - self._heard_at < SILENT_SECONDS
+
+    @property
+    def is_claiming(self) -> bool:
+        """Whether sessions are claimed, or being claimed, that nobody has taken note of."""
+        return self.num_told < self._num_claims
 
     def start(self) -> None:
         self._thread.start()
@@ -135,7 +141,7 @@ class Keeper:
             self._on_change()
 
     def _claim(self, living: Sequence[Member]) -> None:
-        self.is_claiming = True
+        self._num_claims += 1
         claimed: Collection[str] = ()
         try:
             claimed = self._members.claim(living)

@@ -24,8 +24,13 @@ _KNOWN_SECONDS = 1.0
 _MAX_KNOWN = 10_000
 _RETRY_SECONDS = 0.5
 
-TakeOver = Callable[[Collection[str]], Awaitable[None]]
-"""Brings sessions back from the journal; raises StorageError, with nothing done, where that cannot be read now."""
+_FAILED_SECONDS = 10.0
+"""After which it is tried again to bring a session back that could not be."""
+
+TakeOver = Callable[[Collection[str]], Awaitable[Collection[str]]]
+"""Brings sessions back from the journal, and returns those that could not be; raises StorageError, with nothing done,
+where that cannot be read now.
+"""
 
 
 class Leases:
@@ -161,7 +166,7 @@ class Leases:
     def _claimed(self, session_ids: Sequence[str]) -> None:
         self._coming.update(session_ids)
         if self._keeper is not None:
-            self._keeper.is_claiming = False
+            self._keeper.num_told += 1
         self._forget_known()
         if session_ids:
             task = asyncio.create_task(self._bring_back(session_ids), name="taking over")
@@ -169,17 +174,23 @@ class Leases:
             task.add_done_callback(self._tasks.discard)
 
     async def _bring_back(self, session_ids: Sequence[str]) -> None:
-        while not self.has_left:
+        left = set(session_ids)
+        while left and not self.has_left:
             try:
-                await self._take_over(session_ids)
-                break
+                failed = set(await self._take_over(left))
             except StorageError as error:
                 _log.warning("sessions that were taken over cannot be read, which is tried again: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
+                continue
             except Exception:
-                _log.exception("sessions could not be taken over")
-                break
-        self._coming.difference_update(session_ids)
+                _log.exception("sessions could not be taken over, which is tried again")
+                failed = left
+            self._coming.difference_update(left - failed)
+            self._forget_known()
+            left = failed
+            if left:
+                await asyncio.sleep(_FAILED_SECONDS)
+        self._coming.difference_update(left)
         self._forget_known()
 
     def _forget_known(self) -> None:
