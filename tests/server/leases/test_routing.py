@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy.exc import OperationalError
 from tests.server.hosting import OTHER_KEY
 from tests.server.leases.conftest import Shared, knows_another
 from tests.server.test_draining import drain
@@ -23,6 +24,8 @@ from cookhouse.server.leases import keeper, leases
 from cookhouse.server.leases.members import Member, Members
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.restoring import Restoring
+from cookhouse.server.store.failures import unreachable
+from cookhouse.server.store.rows import SessionRow
 
 Two = tuple[Server, Server]
 BEGIN: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
@@ -236,6 +239,26 @@ def test_a_session_is_begun_once(two: Two) -> None:
     assert len({answer.result(20).json()["session_id"] for answer in both}) == 1
     again = in_thread_with_key(mine, "another").result(20).json()["session_id"]
     assert again not in {answer.result().json()["session_id"] for answer in both}
+
+
+def test_a_session_whose_commit_was_not_answered_is_there(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a session that a retry is given, and that has ended for good (410): its server does not know it."""
+    mine, other = two
+    held_by = mine.host.service.leases
+    assert held_by is not None
+    add = held_by.members.add_session
+
+    def add_and_be_cut(row: SessionRow) -> str:
+        monkeypatch.setattr(held_by.members, "add_session", add)
+        add(row)
+        raise unreachable("it was cut") from OperationalError("COMMIT", None, OSError(), connection_invalidated=True)
+
+    monkeypatch.setattr(held_by.members, "add_session", add_and_be_cut)
+    assert in_thread_with_key(mine, "k").result(20).status_code == 503
+    [session_id] = {in_thread_with_key(server, "k").result(20).json()["session_id"] for server in two}
+    for server in two:
+        server.post("/session_heartbeat", session_id=session_id)
+    assert other.grad_norm(other.model(session_id), 1) == 0.0
 
 
 def in_thread_with_key(server: Server, key: str) -> "Future[httpx.Response]":

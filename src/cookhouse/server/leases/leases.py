@@ -163,10 +163,17 @@ class Leases:
         with suppress(RuntimeError):  # the loop has been closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
+    def look_for(self, session_id: str) -> None:
+        """Bring a session of this server's back, if there is one: whether it was written down is not known."""
+        self._come([session_id])
+
     def _claimed(self, session_ids: Sequence[str]) -> None:
-        self._coming.update(session_ids)
+        self._come(session_ids)
         if self._keeper is not None:
             self._keeper.num_told += 1
+
+    def _come(self, session_ids: Sequence[str]) -> None:
+        self._coming.update(session_ids)
         self._forget_known()
         if session_ids:
             task = asyncio.create_task(self._bring_back(session_ids), name="taking over")
