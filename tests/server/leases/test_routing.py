@@ -1,5 +1,6 @@
 """Catches requests that only the server which holds their session can answer, sent to another."""
 
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from sqlalchemy.exc import OperationalError
-from tests.server.hosting import OTHER_KEY
+from tests.server.hosting import KEY, OTHER_KEY
 from tests.server.leases.conftest import Shared, knows_another
 from tests.server.test_draining import drain
 from tests.server.test_routes import Server
@@ -21,7 +22,7 @@ from tinker.proto import tinker_public_pb2 as pb
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
 from cookhouse.server.leases import keeper, leases
-from cookhouse.server.leases.members import Member, Members
+from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.restoring import Restoring
 from cookhouse.server.store.failures import unreachable
@@ -315,3 +316,56 @@ def test_what_a_stopping_server_does_not_take_is_done_by_the_other(shared: Share
         assert second.result(accepted).json()["metrics"]["grad_norm"] > 0
         assert first.result(accepted).status_code == 200, "it is known of there, too"
         assert second.engine.calls[-1][0] == "optim_step"
+
+
+def test_a_stopping_server_s_workers_are_its_own(two: Two) -> None:
+    """Would catch an operator who drains a worker of one server, and takes one from the other."""
+    first, second = two
+    drain(first)
+    for route in ("/workers", "/workers/worker0/drain"):
+        refused = first.http.post(route, json={})
+        assert (refused.status_code, refused.json()["detail"]) == (
+            503,
+            "the server is stopping, and its workers with it",
+        )
+    assert len(second.host.service.calls.members) == 1
+    assert first.session() in {session.session_id for session in second.host.service.sessions}
+
+
+def sent(server: Server, text: bytes, *, is_all: bool = False) -> bytes:
+    """What is answered to a text; `is_all`: its sender leaves."""
+    with socket.create_connection(("127.0.0.1", int(server.host.url.rpartition(":")[2])), timeout=10) as client:
+        client.sendall(text)
+        if is_all:
+            client.shutdown(socket.SHUT_WR)
+        return client.recv(4096)
+
+
+def test_what_cannot_be_sent_on_is_no_fault(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch a traceback for each address that is none, and for each client that leaves, while a server stops."""
+    drain(two[0])
+    for target in (b"*", b"http://x/", b"/" + b"a" * 60_000):
+        answer = sent(two[0], b"POST " + target + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        assert answer.split()[1] in (b"400", b"404"), target[:20]
+    head = b"POST /api/v1/create_session HTTP/1.1\r\nHost: x\r\nX-API-Key: " + KEY.encode()
+    assert sent(two[0], head + b"\r\nContent-Length: 99\r\n\r\n{", is_all=True) == b""
+    forwarding = two[0].host.service._forwarding
+    wait_until(lambda: forwarding is not None and not forwarding._num_open)
+    assert two[0].http.get("/sessions").status_code == 200
+    assert "Traceback" not in caplog.text
+    assert "Exception in ASGI" not in caplog.text
+
+
+def test_a_link_that_nobody_signed_asks_no_database(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch strangers who have the database asked for sessions, as often as they like."""
+    asked: list[str] = []
+    holder = Members.holder
+
+    def told_holder(members: Members, session_id: str) -> Holder | None:
+        asked.append(session_id)
+        return holder(members, session_id)
+
+    monkeypatch.setattr(Members, "holder", told_holder)
+    url = f"{two[1].host.url}/api/v1/session_traces/a-session/9999999999/unsigned"
+    assert httpx.get(url, trust_env=False).status_code == 404
+    assert asked == []
