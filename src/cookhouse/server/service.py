@@ -354,7 +354,11 @@ class Service:
         await asyncio.to_thread(self.shut_down)
 
     def shut_down(self) -> None:
-        """Stop the threads and close the files; blocking, at most about a second. Again does nothing."""
+        """Stop the threads and close the files. Again does nothing.
+
+        Blocking: about a second at most, and as long as the store takes to be written; one that is locked or out of
+        reach is waited for at each of a few writes, and by a server that shares it, when it hands its sessions over.
+        """
         if self._is_shut_down:
             return
         self._is_shut_down = True
