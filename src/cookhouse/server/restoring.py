@@ -40,8 +40,7 @@ from cookhouse.server.sequencer.queues import Job
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.sequencer.turn import Turn
-from cookhouse.server.session_life import SessionLife
-from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
+from cookhouse.server.sessions.sessions import Model, Sampler, Session, Sessions, Snapshot
 from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 from cookhouse.server.workers.leaving import Gone
 
@@ -114,12 +113,13 @@ class Restoring:
         folders: JournalFolders,
         futures: Futures,
         intake: Intake,
+        let_go: Callable[[Session], None],
         reader: JournalReader,
         sequencer: Sequencer,
-        session_life: SessionLife,
         sessions: Sessions,
         states: States,
     ) -> None:
+        """`let_go` has a session gone from memory alone."""
         self._loading_models: dict[str, Model] = {}
         """Whose state is being loaded."""
         self._accepting = accepting
@@ -129,9 +129,9 @@ class Restoring:
         self._folders = folders
         self._futures = futures
         self._intake = intake
+        self._let_go = let_go
         self._reader = reader
         self._sequencer = sequencer
-        self._session_life = session_life
         self._sessions = sessions
         self._states = states
 
@@ -188,20 +188,20 @@ class Restoring:
                 if session_ids is None:
                     raise
                 _log.exception("session %s cannot be taken over, which is tried again", each.session.session_id)
-                self._let_go(each.session)
+                self._take_out(each.session)
                 restored.failed.append(each.session.session_id)
             else:
                 restored.add(one)
         return restored
 
-    def _let_go(self, row: SessionRow) -> None:
+    def _take_out(self, row: SessionRow) -> None:
         """Take out what there is of a session that could not be brought back whole."""
         if not self._sessions.has(row.session_id):
             return
         session = self._sessions.session(row.session_id, row.owner)
         for model in session.models.values():
             self._loading_models.pop(model.model_id, None)
-        self._session_life.let_go(session)
+        self._let_go(session)
 
     def run_again(self, gone: Gone) -> None:
         """Have other workers do what one that is lost, or leaves, did since each model's last state."""

@@ -217,9 +217,9 @@ class Service:
                 folders=journal.folders,
                 futures=self.futures,
                 intake=self.intake,
+                let_go=self.session_life.let_go,
                 reader=journal.reader,
                 sequencer=self.sequencer,
-                session_life=self.session_life,
                 sessions=self.sessions,
                 states=journal.states,
             )
