@@ -14,6 +14,7 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 from tests.server.store.test_database import damage_pages, new_store
 from tests.server.test_routes import Server
+from tests.server.unwritable import locked_database
 
 from cookhouse.engine.contract import Account, Amount
 from cookhouse.runs import History, Launch
@@ -120,6 +121,19 @@ def test_metrics_are_for_prometheus_and_tell_no_key(host: Host, connect: Callabl
     assert "cookhouse_sessions 1.0" in lines
     assert KEY not in answer.text
     assert len([line for line in lines if line.startswith("cookhouse_tokens_total")]) == 3 * 4
+
+
+def test_metrics_are_there_while_the_store_is_locked(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch gauges of the journal and of workers that are gone just when somebody needs them."""
+    monkeypatch.setattr("cookhouse.server.status.metrics._PATIENCE_SECONDS", 0.1)
+    with locked_database(tmp_path):
+        host.service.meter.count([Amount(Account("a", "s"), "sampled_tokens", 3)])
+        answer = httpx.get(f"{host.url}/metrics", trust_env=False)
+    assert answer.status_code == 200
+    assert "cookhouse_journal_waiting 0.0" in answer.text
+    assert "cookhouse_tokens_total" not in answer.text
 
 
 def test_health_needs_no_key(host: Host) -> None:

@@ -5,7 +5,7 @@
 
 A request is held rather than refused at once, since the SDK waits longer after each refusal: held until the end, it is
 back soonest at the next server. Its body has not been read, and is sent again. Where several servers share the work, it
-goes on to another at once.
+goes on to another at once. What is for this server's workers is refused.
 """
 
 import asyncio
@@ -35,6 +35,8 @@ _GOES_ON = {
     "/api/v1/weights_info",
 }
 _FINISH = "/finish"
+_WORKERS = "/api/v1/workers"
+"""Of this server alone: others have workers of their own, by the same names."""
 
 
 SendOn = Callable[[Request], Awaitable[Response | None]]
@@ -104,6 +106,9 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not changes_state(scope["method"], scope["path"]):
             await self._app(scope, receive, send)
+        elif self._draining.is_begun and is_of_workers(scope["path"]):
+            detail = "the server is stopping, and its workers with it"
+            await JSONResponse({"detail": detail}, status_code=503)(scope, receive, send)
         elif self._draining.is_begun:
             answer = None if self._draining.send_on is None else await self._draining.send_on(Request(scope, receive))
             if answer is not None:
@@ -129,3 +134,7 @@ async def _until(is_so: Callable[[], bool], deadline: float) -> bool:
 
 def changes_state(method: str, path: str) -> bool:
     return method not in _READING and path not in _GOES_ON and not path.endswith(_FINISH)
+
+
+def is_of_workers(path: str) -> bool:
+    return path == _WORKERS or path.startswith(f"{_WORKERS}/")

@@ -40,7 +40,7 @@ from cookhouse.server.sequencer.queues import Job
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.sequencer.turn import Turn
-from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
+from cookhouse.server.sessions.sessions import Model, Sampler, Session, Sessions, Snapshot
 from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 from cookhouse.server.workers.leaving import Gone
 
@@ -76,8 +76,17 @@ class Restored:
     num_sessions: int = 0
     num_models: int = 0
     num_requests: int = 0
+    failed: list[str] = field(default_factory=list)
+    """Sessions that could not be brought back, and of which nothing is left here."""
     began_at: float = field(default_factory=lambda: time.monotonic())
     waiting: list[asyncio.Event] = field(default_factory=list)
+
+    def add(self, other: "Restored") -> None:
+        """Count what another has, too."""
+        self.num_sessions += other.num_sessions
+        self.num_models += other.num_models
+        self.num_requests += other.num_requests
+        self.waiting += other.waiting
 
     async def done(self) -> str:
         """Wait for it; what to say of it then."""
@@ -104,11 +113,13 @@ class Restoring:
         folders: JournalFolders,
         futures: Futures,
         intake: Intake,
+        let_go: Callable[[Session], None],
         reader: JournalReader,
         sequencer: Sequencer,
         sessions: Sessions,
         states: States,
     ) -> None:
+        """`let_go` has a session gone from memory alone."""
         self._loading_models: dict[str, Model] = {}
         """Whose state is being loaded."""
         self._accepting = accepting
@@ -118,6 +129,7 @@ class Restoring:
         self._folders = folders
         self._futures = futures
         self._intake = intake
+        self._let_go = let_go
         self._reader = reader
         self._sequencer = sequencer
         self._sessions = sessions
@@ -158,7 +170,8 @@ class Restoring:
             self._sweep([self._stored(session) for session in self._reader.live_sessions()], found)
 
     async def restore(self, session_ids: Collection[str] | None = None) -> Restored:
-        """Bring back live sessions, all or these; their requests run again behind the answer.
+        """Bring back live sessions, all or these; their requests run again behind the answer. Of these, one that fails
+        hinders no other.
 
         Raises:
             StorageError: the journal cannot be read; nothing was brought back.
@@ -168,13 +181,27 @@ class Restoring:
         positions = [entry.position for each in stored for entry in each.entries]
         self._intake.number_from(max(positions, default=-1) + 1)
         for each in stored:
+            one = Restored(loading=self._loading_models)
             try:
-                await self._restore_session(each, restored)
+                await self._restore_session(each, one)
             except Exception:
                 if session_ids is None:
                     raise
-                _log.exception("session %s cannot be taken over", each.session.session_id)
+                _log.exception("session %s cannot be taken over, which is tried again", each.session.session_id)
+                self._take_out(each.session)
+                restored.failed.append(each.session.session_id)
+            else:
+                restored.add(one)
         return restored
+
+    def _take_out(self, row: SessionRow) -> None:
+        """Take out what there is of a session that could not be brought back whole."""
+        if not self._sessions.has(row.session_id):
+            return
+        session = self._sessions.session(row.session_id, row.owner)
+        for model in session.models.values():
+            self._loading_models.pop(model.model_id, None)
+        self._let_go(session)
 
     def run_again(self, gone: Gone) -> None:
         """Have other workers do what one that is lost, or leaves, did since each model's last state."""

@@ -217,6 +217,7 @@ class Service:
                 folders=journal.folders,
                 futures=self.futures,
                 intake=self.intake,
+                let_go=self.session_life.let_go,
                 reader=journal.reader,
                 sequencer=self.sequencer,
                 sessions=self.sessions,
@@ -260,13 +261,17 @@ class Service:
         await leases.join(self.sessions, self._take_over)
         await asyncio.to_thread(self.checkpoints.tidy, leases.members.is_alone)
         await self._restoring.sweep_shared(leases.members.is_alone)
+        leases.begin_claiming()  # not before: what a restored model is just writing has no row yet
 
-    async def _take_over(self, session_ids: Collection[str]) -> None:
+    async def _take_over(self, session_ids: Collection[str]) -> Collection[str]:
         assert self._restoring is not None
         restored = await self._restoring.restore(session_ids)
+        if not restored.num_sessions:
+            return restored.failed
         telling = asyncio.create_task(self._tell(restored), name="replay of sessions taken over")
         self._replays.add(telling)
         telling.add_done_callback(self._replays.discard)
+        return restored.failed
 
     async def hand_over(self) -> None:
         """Have the other servers take over all sessions now, and see that what was sent on to them is answered."""
@@ -349,7 +354,11 @@ class Service:
         await asyncio.to_thread(self.shut_down)
 
     def shut_down(self) -> None:
-        """Stop the threads and close the files; blocking, at most about a second. Again does nothing."""
+        """Stop the threads and close the files. Again does nothing.
+
+        Blocking: about a second at most, and as long as the store takes to be written; one that is locked or out of
+        reach is waited for at each of a few writes, and by a server that shares it, when it hands its sessions over.
+        """
         if self._is_shut_down:
             return
         self._is_shut_down = True

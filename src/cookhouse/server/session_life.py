@@ -10,11 +10,12 @@ from cookhouse.errors import InputError
 from cookhouse.server.journal import AddSession, EndSession
 from cookhouse.server.journaling import Journaling
 from cookhouse.server.leases.leases import Leases
-from cookhouse.server.refusals import GoneError
+from cookhouse.server.refusals import GoneError, StorageError
 from cookhouse.server.sequencer.futures import Futures, Result
 from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Session, Sessions
+from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
 
@@ -92,8 +93,10 @@ class SessionLife:
                 await self._journal.commit.commit(AddSession(row))
             elif (known := await asyncio.to_thread(self._leases.members.add_session, row)) != row.session_id:
                 raise _BegunBeforeError(known)
-        except BaseException:
+        except BaseException as error:
             self._sessions.end(session)
+            if self._leases is not None and isinstance(error, StorageError) and is_cut(error):
+                self._leases.look_for(session.session_id)
             raise
 
     async def finish(self, session_id: str, owner: str, *, reason: str | None, detail: str | None) -> None:
@@ -130,6 +133,18 @@ class SessionLife:
             self._store.finish_session(session.session_id, now, reason=reason, detail=detail)
         else:
             await journal.end_session(EndSession(session.session_id, now, reason, detail), folders)
+
+    def let_go(self, session: Session) -> None:
+        """Have a session gone from memory alone: it has not ended, and can be brought back."""
+        self._sessions.end(session)
+        for model in session.models.values():
+            self._sequencer.drop_model(model)
+        snapshots = [sampler.snapshot for sampler in session.samplers.values() if sampler.snapshot is not None]
+        for snapshot in snapshots:
+            self._samples.free_snapshot(snapshot)
+        if self._journal is not None:
+            self._journal.states.forget(snapshots)
+        self._futures.let_go(session.session_id)
 
     def drop_samples(self, session: Session, error: InputError) -> None:
         """Fail those of its samples that have no result."""

@@ -170,10 +170,15 @@ def test_watching_goes_on_until_it_is_told_to_end(
     def refused(*_: object, **__: object) -> httpx.Response:
         raise httpx.ConnectError("connection refused")
 
+    def replace_worker() -> None:
+        life = host.service.calls.members[0].life
+        life.lose("a test")
+        life.begin("a CPU")
+
     def sleep(_seconds: float) -> None:
         looks.append(capsys.readouterr().out)
         if len(looks) == 1:
-            host.on_loop(lambda: host.service.calls.members[0].life.fail("a test"))
+            host.on_loop(replace_worker)
             monkeypatch.setattr("cookhouse.cli.cluster.operator.httpx.request", refused)
         elif len(looks) == 2:
             monkeypatch.setattr("cookhouse.cli.cluster.operator.httpx.request", request)

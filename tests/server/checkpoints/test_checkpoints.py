@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from tests.server.conftest import OpenStore
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
@@ -11,7 +12,8 @@ from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.refusals import DiskError, NotFoundError, StorageError
+from cookhouse.server.refusals import DiskError, LeaseLostError, NotFoundError, StorageBusyError, StorageError
+from cookhouse.server.store.failures import full, unreachable
 from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.server.store.store import Store
 
@@ -236,3 +238,75 @@ def test_a_crash_while_deleting_is_finished_by_the_next_start(
     assert folders(tmp_path) == []
     assert store.checkpoint_ids() == set()
     assert not (tmp_path / "checkpoints-put-aside").exists()
+
+
+def written(checkpoints: Checkpoints) -> Path:
+    folder = checkpoints.new_folder()
+    fill(folder)
+    return folder
+
+
+def cut() -> StorageBusyError:
+    """What a commit fails with whose answer was lost."""
+    error = unreachable("it was cut")
+    error.__cause__ = sa.exc.OperationalError("COMMIT", None, OSError("cut"), connection_invalidated=True)
+    return error
+
+
+def test_a_commit_whose_answer_was_lost_keeps_its_folder(
+    checkpoints: Checkpoints, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a row whose folder the same request deletes."""
+    put = store.put_checkpoint
+
+    def commit(row: CheckpointRow, *, overwrite: bool) -> None:
+        put(row, overwrite=overwrite)
+        raise cut()
+
+    monkeypatch.setattr(store, "put_checkpoint", commit)
+    with pytest.raises(StorageBusyError, match="cannot be reached"):
+        checkpoints.commit(NEW, written(checkpoints), "drawn")
+    row = checkpoints.known("drawn")
+    assert row is not None
+    checkpoints.verify(kept(row, checkpoints))
+    assert [folder.name for folder in folders(tmp_path)] == ["drawn"]
+
+
+def test_a_row_that_has_no_room_leaves_no_folder(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a full disk that saves which fail fill further."""
+
+    def commit(*_: object, **__: object) -> None:
+        raise full()
+
+    monkeypatch.setattr(store, "put_checkpoint", commit)
+    for is_shared in (False, True):
+        ours = Checkpoints(tmp_path / "checkpoints", store, is_shared=is_shared)
+        with pytest.raises(StorageBusyError, match="disk is full"):
+            ours.commit(NEW, written(ours), "drawn")
+        assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_what_a_successor_has_committed_is_not_deleted(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_fenced: bool
+) -> None:
+    """Would catch a server cut off from the database that deletes the checkpoint which its successor saved instead."""
+    cut_off, successor = (Checkpoints(tmp_path / "checkpoints", store, is_shared=True) for _ in range(2))
+    put = store.put_checkpoint
+
+    def commit(*_: object, **__: object) -> None:
+        monkeypatch.setattr(store, "put_checkpoint", put)
+        successor.commit(NEW, written(successor), "drawn")
+        if is_fenced:
+            monkeypatch.setattr(store, "check_fence", fence)
+        raise unreachable("nobody answers")
+
+    def fence() -> None:
+        raise LeaseLostError("taken over")
+
+    monkeypatch.setattr(store, "put_checkpoint", commit)
+    with pytest.raises(StorageBusyError, match="cannot be reached"):
+        cut_off.commit(NEW, written(cut_off), "drawn")
+    row = successor.known("drawn")
+    assert row is not None
+    successor.verify(kept(row, successor))

@@ -123,6 +123,7 @@ def test_who_was_cut_off_itself_drops_nobody_at_once(group: Group, monkeypatch: 
     changed, lost = threading.Event(), threading.Event()
     keeper = Keeper(mine, on_claimed=claimed.extend, on_change=changed.set, on_lost=lost.set)
     keeper._steady_since = time.monotonic()
+    keeper.begin_claiming()
     keeper.start()
     wait_until(changed.is_set)
     assert claimed == []
@@ -136,6 +137,43 @@ def test_who_was_cut_off_itself_drops_nobody_at_once(group: Group, monkeypatch: 
     mine.leave()
     wait_until(lost.is_set)
     keeper.stop()
+
+
+def test_a_failed_write_stops_no_beat(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a server that is taken over since a row of a list could not be written."""
+    monkeypatch.setattr(keeping, "BEAT_SECONDS", 0.02)
+    mine, other = group.new(), group.new()
+    is_written = threading.Event()
+
+    def flush() -> None:
+        is_written.set()
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(mine, "flush", flush)
+    changed = threading.Event()
+    keeper = Keeper(mine, on_claimed=lambda _: None, on_change=changed.set, on_lost=lambda: None)
+    keeper.start()
+    wait_until(changed.is_set)
+    keeper.write_soon()
+    wait_until(is_written.is_set)
+    changed.clear()
+    other.leave()
+    wait_until(changed.is_set)
+    keeper.stop()
+
+
+def test_a_claim_counts_until_it_is_taken_note_of(group: Group) -> None:
+    """Would catch a busy event loop that takes note of an old claim, and says of a session just claimed that it has
+    ended.
+    """
+    mine = group.new()
+    keeper = Keeper(mine, on_claimed=lambda _: None, on_change=lambda: None, on_lost=lambda: None)
+    for _ in range(2):
+        keeper._claim(mine.living())
+    keeper.num_told += 1
+    assert keeper.is_claiming
+    keeper.num_told += 1
+    assert not keeper.is_claiming
 
 
 def test_it_is_shared_by_those_who_say_so_alone(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,17 @@
 """Catches requests that only the server which holds their session can answer, sent to another."""
 
+import socket
 import threading
 import uuid
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from tests.server.hosting import OTHER_KEY
+from sqlalchemy.exc import OperationalError
+from tests.server.hosting import KEY, OTHER_KEY
 from tests.server.leases.conftest import Shared, knows_another
 from tests.server.test_draining import drain
 from tests.server.test_routes import Server
@@ -16,8 +19,14 @@ from tests.server.test_silence import HeldEngine
 from tests.waiting import wait_until
 from tinker.proto import tinker_public_pb2 as pb
 
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
+from cookhouse.server.leases import keeper, leases
+from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.refusals import LeaseLostError
+from cookhouse.server.restoring import Restoring
+from cookhouse.server.store.failures import unreachable
+from cookhouse.server.store.rows import SessionRow
 
 Two = tuple[Server, Server]
 BEGIN: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
@@ -126,6 +135,64 @@ def test_what_a_silent_server_accepted_is_done_by_the_other(shared: Shared) -> N
         assert shared.num_lost == 1
 
 
+def test_nothing_is_claimed_before_the_folder_is_swept(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a sweep that deletes the state which a session that is back already is just writing."""
+    with shared.server() as first:
+        session_id = first.session()
+    monkeypatch.setattr(keeper, "BEAT_SECONDS", 0.02)
+    beat, claim, tidy = Members.beat, Members.claim, Checkpoints.tidy
+    did: list[str] = []
+
+    def told_beat(members: Members) -> bool:
+        did.append("beat")
+        return beat(members)
+
+    def told_claim(members: Members, living: Sequence[Member]) -> Sequence[str]:
+        did.append("claim")
+        return claim(members, living)
+
+    def slow_tidy(checkpoints: Checkpoints, is_alone: Callable[[], bool]) -> None:
+        wait_until(lambda: did.count("beat") > 3)
+        tidy(checkpoints, is_alone)
+        did.append("tidy")
+
+    monkeypatch.setattr(Members, "beat", told_beat)
+    monkeypatch.setattr(Members, "claim", told_claim)
+    monkeypatch.setattr(Checkpoints, "tidy", slow_tidy)
+    with shared.server() as second:
+        wait_until(lambda: second.host.service.sessions.has(session_id))
+    assert "claim" not in did[: did.index("tidy")]
+
+
+def test_a_session_that_comes_back_in_part_is_tried_again(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch half a session that is answered for: its client hears that its model is gone, and it is ended."""
+    engine = HeldEngine()
+    with shared.server(make_engine=lambda: engine) as first:
+        session_id = first.session()
+        model_id = first.model(session_id)
+        accepted = first.forward_backward(model_id, 1).json()["request_id"]
+        first.host.on_loop(first.host.service.hand_over)
+        engine.free.set()
+    monkeypatch.setattr(leases, "_FAILED_SECONDS", 0.1)
+    restore_model = Restoring._restore_model
+    outcomes: list[bool] = []
+
+    def fail_twice(restoring: Restoring, *arguments: Any) -> None:
+        restore_model(restoring, *arguments)
+        outcomes.append(len(outcomes) >= 2)
+        if not outcomes[-1]:
+            raise RuntimeError("half of it is there")
+
+    monkeypatch.setattr(Restoring, "_restore_model", fail_twice)
+    with shared.server() as second:
+        assert second.http.post("/get_info", json={"model_id": model_id}).json()["model_id"] == model_id
+        assert outcomes == [False, False, True]
+        assert second.result(accepted).status_code == 200
+        assert second.grad_norm(model_id, 2) > 0
+        assert len(second.host.service.futures) == 3
+        assert second.host.service.held.by_owner == {}
+
+
 def test_what_is_listed_is_the_same_from_each(two: Two) -> None:
     """Would catch rows that wait in one server's memory, and links that only the server knows which made them."""
     mine, other = two
@@ -173,6 +240,26 @@ def test_a_session_is_begun_once(two: Two) -> None:
     assert len({answer.result(20).json()["session_id"] for answer in both}) == 1
     again = in_thread_with_key(mine, "another").result(20).json()["session_id"]
     assert again not in {answer.result().json()["session_id"] for answer in both}
+
+
+def test_a_session_whose_commit_was_not_answered_is_there(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a session that a retry is given, and that has ended for good (410): its server does not know it."""
+    mine, other = two
+    held_by = mine.host.service.leases
+    assert held_by is not None
+    add = held_by.members.add_session
+
+    def add_and_be_cut(row: SessionRow) -> str:
+        monkeypatch.setattr(held_by.members, "add_session", add)
+        add(row)
+        raise unreachable("it was cut") from OperationalError("COMMIT", None, OSError(), connection_invalidated=True)
+
+    monkeypatch.setattr(held_by.members, "add_session", add_and_be_cut)
+    assert in_thread_with_key(mine, "k").result(20).status_code == 503
+    [session_id] = {in_thread_with_key(server, "k").result(20).json()["session_id"] for server in two}
+    for server in two:
+        server.post("/session_heartbeat", session_id=session_id)
+    assert other.grad_norm(other.model(session_id), 1) == 0.0
 
 
 def in_thread_with_key(server: Server, key: str) -> "Future[httpx.Response]":
@@ -229,3 +316,56 @@ def test_what_a_stopping_server_does_not_take_is_done_by_the_other(shared: Share
         assert second.result(accepted).json()["metrics"]["grad_norm"] > 0
         assert first.result(accepted).status_code == 200, "it is known of there, too"
         assert second.engine.calls[-1][0] == "optim_step"
+
+
+def test_a_stopping_server_s_workers_are_its_own(two: Two) -> None:
+    """Would catch an operator who drains a worker of one server, and takes one from the other."""
+    first, second = two
+    drain(first)
+    for route in ("/workers", "/workers/worker0/drain"):
+        refused = first.http.post(route, json={})
+        assert (refused.status_code, refused.json()["detail"]) == (
+            503,
+            "the server is stopping, and its workers with it",
+        )
+    assert len(second.host.service.calls.members) == 1
+    assert first.session() in {session.session_id for session in second.host.service.sessions}
+
+
+def sent(server: Server, text: bytes, *, is_all: bool = False) -> bytes:
+    """What is answered to a text; `is_all`: its sender leaves."""
+    with socket.create_connection(("127.0.0.1", int(server.host.url.rpartition(":")[2])), timeout=10) as client:
+        client.sendall(text)
+        if is_all:
+            client.shutdown(socket.SHUT_WR)
+        return client.recv(4096)
+
+
+def test_what_cannot_be_sent_on_is_no_fault(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch a traceback for each address that is none, and for each client that leaves, while a server stops."""
+    drain(two[0])
+    for target in (b"*", b"http://x/", b"/" + b"a" * 60_000):
+        answer = sent(two[0], b"POST " + target + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        assert answer.split()[1] in (b"400", b"404"), target[:20]
+    head = b"POST /api/v1/create_session HTTP/1.1\r\nHost: x\r\nX-API-Key: " + KEY.encode()
+    assert sent(two[0], head + b"\r\nContent-Length: 99\r\n\r\n{", is_all=True) == b""
+    forwarding = two[0].host.service._forwarding
+    wait_until(lambda: forwarding is not None and not forwarding._num_open)
+    assert two[0].http.get("/sessions").status_code == 200
+    assert "Traceback" not in caplog.text
+    assert "Exception in ASGI" not in caplog.text
+
+
+def test_a_link_that_nobody_signed_asks_no_database(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch strangers who have the database asked for sessions, as often as they like."""
+    asked: list[str] = []
+    holder = Members.holder
+
+    def told_holder(members: Members, session_id: str) -> Holder | None:
+        asked.append(session_id)
+        return holder(members, session_id)
+
+    monkeypatch.setattr(Members, "holder", told_holder)
+    url = f"{two[1].host.url}/api/v1/session_traces/a-session/9999999999/unsigned"
+    assert httpx.get(url, trust_env=False).status_code == 404
+    assert asked == []

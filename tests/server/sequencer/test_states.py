@@ -19,7 +19,8 @@ from tests.server.test_silence import HeldEngine
 from tests.server.unwritable import locked_database
 from tests.waiting import wait_until
 
-from cookhouse.server.journal import Entry, JournalReader, Segments
+from cookhouse.server.journal import Change, Entry, JournalReader, Segments
+from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.sequencer import states as states_module
 from cookhouse.server.sequencer.history import Coming, History
 from cookhouse.server.settings import Settings
@@ -178,6 +179,33 @@ def test_a_state_waits_for_a_store_that_is_locked(tmp_path: Path) -> None:
             assert len(entries(server, session_id)) == 3
         wait_until(lambda: not entries(server, session_id))
         (kept,) = JournalReader(server.host.service.store, Segments("rows")).states(session_id)
+        assert states(tmp_path) == [kept.state_id]
+
+
+def test_a_state_that_may_be_committed_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Would catch a server that ends while the database is away, and deletes the state which a row names: the model is
+    lost.
+    """
+    with serving(tmp_path, FullEngine(), EVERY_STEP) as server:
+        commit = server.host.service.commit
+        assert commit is not None
+        keep = commit.keep
+
+        async def keep_and_be_cut(*changes: Change) -> None:
+            await keep(*changes)
+            raise StorageBusyError("the answer was lost")
+
+        monkeypatch.setattr(commit, "keep", keep_and_be_cut)
+        session_id = server.session()
+        model_id = server.model(session_id)
+        reader = JournalReader(server.host.service.store, Segments("rows"))
+        train(server, model_id, [1, 2])
+        wait_until(lambda: reader.states(session_id))
+        wait_until(lambda: "states of models cannot be saved" in caplog.text)
+        time.sleep(0.1)
+        (kept,) = reader.states(session_id)
         assert states(tmp_path) == [kept.state_id]
 
 

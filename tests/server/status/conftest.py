@@ -32,7 +32,8 @@ def _always_new(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_AGAIN_SECONDS", "_DISK_SECONDS", "_STORE_SECONDS", "_ROUTES_SECONDS"):
         monkeypatch.setattr(f"cookhouse.server.status.status.{name}", 0.0)
     monkeypatch.setattr("cookhouse.server.status.worker_watch._AGAIN_SECONDS", 0.0)
-    for module in ("cached", "worker_watch"):
+    monkeypatch.setattr("cookhouse.server.status.metrics._USAGE_SECONDS", 0.0)
+    for module in ("cached", "metrics", "worker_watch"):
         monkeypatch.setattr(f"cookhouse.server.status.{module}._PATIENCE_SECONDS", 30.0)
 
 

@@ -28,6 +28,7 @@ from cookhouse.server.checkpoints.encryption import encrypt_files
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.journal.folders import link_files
 from cookhouse.server.refusals import DiskError, LeaseLostError, NotFoundError, StorageError
+from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.server.store.store import Store
@@ -245,7 +246,7 @@ class Checkpoints:
 
     def commit(self, new: NewCheckpoint, folder: Path, checkpoint_id: str | None = None) -> CheckpointRow:
         """Make a folder of `new_folder`, which has been written whole, a checkpoint, with this id or a new one; or
-        delete it. Its files are encrypted first, where that was asked for.
+        delete it, unless it may be one all the same. Its files are encrypted first, where that was asked for.
 
         Raises:
             InputError: as `check`.
@@ -278,14 +279,29 @@ class Checkpoints:
                 raise unwritten(row.path, error.strerror or str(error)) from error
             try:
                 replaced = self._store.put_checkpoint(row, overwrite=new.overwrite)
-            except LeaseLostError:
-                undo.pop_all()  # what lies there may be another server's by now
+            except StorageError as error:
+                if self._may_be_kept(row, error):
+                    undo.pop_all()
                 raise
             undo.pop_all()
         if replaced is not None:
             with contextlib.suppress(OSError):  # put aside at the next start
                 self._discard(replaced)
         return row
+
+    def _may_be_kept(self, row: CheckpointRow, error: StorageError) -> bool:
+        """Whether a folder may be a checkpoint although its row could not be written: by the commit whose answer was
+        lost, or by another server that has taken the session over. It stays, and is put aside if it is none.
+        """
+        if is_cut(error) or isinstance(error, LeaseLostError):
+            return True
+        if not self._is_shared:
+            return False
+        try:
+            self._store.check_fence()
+            return self.known(row.checkpoint_id) is not None
+        except StorageError:
+            return True
 
     def _place(self, folder: Path, row: CheckpointRow) -> Path:
         """Give a folder its name as a checkpoint; one that a server which died then has left there goes."""

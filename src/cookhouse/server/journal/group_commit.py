@@ -15,6 +15,7 @@ from cookhouse.server.journal.rows import AddEntry, Change, DropEntry
 from cookhouse.server.journal.segments import Segments
 from cookhouse.server.journal.steps import NAMED_SEGMENTS, Step, bodies_of, execute, steps_of
 from cookhouse.server.refusals import LeaseLostError, StorageBusyError, StorageError
+from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.store import Store
 
 T = TypeVar("T")
@@ -230,7 +231,7 @@ class GroupCommit:
     def _settle(self, commit: _Commit, error: Exception | None, now: float) -> _Commit | None:
         """Tell who waits for it what became of a commit; returns what has to be tried instead."""
         if isinstance(error, StorageError):
-            commit.is_unknown |= _is_cut(error)
+            commit.is_unknown |= is_cut(error)
             if commit.done is None or (not self._is_closed and self._is_tried_again(commit, error, now)):
                 return commit
         if commit.done is None:
@@ -327,9 +328,3 @@ class GroupCommit:
 
 def _steps(commits: Iterable[_Commit]) -> list[Step]:
     return [step for commit in commits for step in commit.steps or ()]
-
-
-def _is_cut(error: StorageError) -> bool:
-    """Whether the connection was lost, so that nobody knows what became of its transaction."""
-    cause = error.__cause__
-    return isinstance(cause, sa.exc.DBAPIError) and cause.connection_invalidated

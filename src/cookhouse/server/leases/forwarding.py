@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from cookhouse.errors import InputError
+
 FORWARDED = "x-cookhouse-forwarded-by"
 """The id of the server that sent a request on: no other does so again."""
 NOT_HERE = "x-cookhouse-not-here"
@@ -58,6 +60,7 @@ class Forwarding:
         Raises:
             UnreachableError: it cannot be reached, or ended meanwhile. Of a request whose body has been read, nothing
                 is lost: it can be sent again.
+            InputError: no server has what is asked for.
             ClientDisconnect: the client has gone.
         """
         headers = [(name, value) for name, value in request.headers.raw if _is_end_to_end(name)]
@@ -66,7 +69,7 @@ class Forwarding:
         if request.method in ("GET", "HEAD"):
             content = None
         with self._opened() as opened:
-            target = httpx.URL(url).copy_with(raw_path=_raw_path(request))
+            target = _target(url, request)
             sent = self._client.build_request(request.method, target, headers=headers, content=content)
             try:
                 answer = await self._client.send(sent, stream=True)
@@ -119,6 +122,13 @@ class _Forwarded(StreamingResponse):
 
 def _is_end_to_end(name: bytes) -> bool:
     return name.decode("latin-1").lower() not in _OF_ONE_HOP
+
+
+def _target(url: str, request: Request) -> httpx.URL:
+    try:
+        return httpx.URL(url).copy_with(raw_path=_raw_path(request))
+    except httpx.InvalidURL as error:  # no path, such as `*`, or a very long one
+        raise InputError(f"the address of the request cannot be read: {error}") from error
 
 
 def _raw_path(request: Request) -> bytes:

@@ -1,7 +1,7 @@
 """Beats in a thread of its own, so that a busy event loop costs a server nothing, and tells what it learns.
 
 beat ── gone? ──► on_lost: another server has taken over
-  └──► the others ── unheard of? ──► dropped ──► their sessions claimed ──► on_claimed
+  └──► the others ── unheard of? ──► dropped ──► once told to: their sessions claimed ──► on_claimed
 """
 
 import logging
@@ -45,11 +45,14 @@ class Keeper:
         self._steady_since = time.monotonic()
         self._known: frozenset[tuple[str, bool]] = frozenset()
         self._num_beats = 0
+        self._may_claim = False
+        self._has_claimed = False
         self._is_failing = False
         self.living: Sequence[Member] = ()
         """As of the last beat."""
-        self.is_claiming = False
-        """Whether sessions are being claimed that `on_claimed` has not been told yet."""
+        self._num_claims = 0
+        self.num_told = 0
+        """Claims of which who is told has taken note; counted by it."""
         self.is_leaving = False
 
     @property
@@ -57,8 +60,17 @@ class Keeper:
         """Whether no other server can have taken this one for dead."""
         return time.monotonic() - self._heard_at < SILENT_SECONDS
 
+    @property
+    def is_claiming(self) -> bool:
+        """Whether sessions are claimed, or being claimed, that nobody has taken note of."""
+        return self.num_told < self._num_claims
+
     def start(self) -> None:
         self._thread.start()
+
+    def begin_claiming(self) -> None:
+        """Claim sessions, from the next beat on. From any thread."""
+        self._may_claim = True
 
     def write_soon(self) -> None:
         """Have the rows written that have been recorded: they are listed by the other servers, too. From any thread."""
@@ -89,7 +101,10 @@ class Keeper:
                 self._is_failing = True
             except Exception:
                 _log.exception("a beat failed")
-            self._pause()
+            try:
+                self._pause()
+            except Exception:  # who does not beat any more is taken for dead
+                _log.exception("rows could not be written")
 
     def _pause(self) -> None:
         """Until the next beat; writes meanwhile."""
@@ -116,15 +131,17 @@ class Keeper:
         self.living = living
         known = frozenset((member.server_id, member.is_leaving) for member in living)
         has_changed = known != self._known
-        if not self.is_leaving and (has_changed or self._num_beats % _CLAIM_BEATS == 0):
+        is_due = has_changed or not self._has_claimed or self._num_beats % _CLAIM_BEATS == 0
+        if is_due and self._may_claim and not self.is_leaving:
             self._claim(living)
+            self._has_claimed = True
         self._known = known
         self._num_beats += 1
         if has_changed:
             self._on_change()
 
     def _claim(self, living: Sequence[Member]) -> None:
-        self.is_claiming = True
+        self._num_claims += 1
         claimed: Collection[str] = ()
         try:
             claimed = self._members.claim(living)

@@ -1,6 +1,6 @@
 """Which sessions this server answers for, and who answers for the others. Lives on the event loop.
 
-claimed ──► coming: requests wait ── restored ──► in `Sessions`: answered here
+join ──► begin_claiming ──► claimed ──► coming: requests wait ── restored ──► in `Sessions`: answered here
 anyone else's ──► `find`: whose, as of a moment ago
 """
 
@@ -24,8 +24,13 @@ _KNOWN_SECONDS = 1.0
 _MAX_KNOWN = 10_000
 _RETRY_SECONDS = 0.5
 
-TakeOver = Callable[[Collection[str]], Awaitable[None]]
-"""Brings sessions back from the journal; raises StorageError, with nothing done, where that cannot be read now."""
+_FAILED_SECONDS = 10.0
+"""After which it is tried again to bring a session back that could not be."""
+
+TakeOver = Callable[[Collection[str]], Awaitable[Collection[str]]]
+"""Brings sessions back from the journal, and returns those that could not be; raises StorageError, with nothing done,
+where that cannot be read now.
+"""
 
 
 class Leases:
@@ -60,7 +65,7 @@ class Leases:
         return self._keeper is not None and self._keeper.is_current and not self.has_left
 
     async def join(self, sessions: Sessions, take_over: TakeOver) -> None:
-        """Be one of the servers, and take over what nobody holds, now and later.
+        """Be one of the servers. `take_over` is for what nobody holds, once that may be claimed.
 
         Raises:
             StorageError: the database cannot be written.
@@ -77,6 +82,11 @@ class Leases:
         )
         self._database.on_record = keeper.write_soon
         keeper.start()
+
+    def begin_claiming(self) -> None:
+        """Take over what nobody holds, now and later. Before that this server writes nothing of any session."""
+        assert self._keeper is not None
+        self._keeper.begin_claiming()
 
     @property
     def num_living(self) -> int:
@@ -153,10 +163,17 @@ class Leases:
         with suppress(RuntimeError):  # the loop has been closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
+    def look_for(self, session_id: str) -> None:
+        """Bring a session of this server's back, if there is one: whether it was written down is not known."""
+        self._come([session_id])
+
     def _claimed(self, session_ids: Sequence[str]) -> None:
-        self._coming.update(session_ids)
+        self._come(session_ids)
         if self._keeper is not None:
-            self._keeper.is_claiming = False
+            self._keeper.num_told += 1
+
+    def _come(self, session_ids: Sequence[str]) -> None:
+        self._coming.update(session_ids)
         self._forget_known()
         if session_ids:
             task = asyncio.create_task(self._bring_back(session_ids), name="taking over")
@@ -164,17 +181,23 @@ class Leases:
             task.add_done_callback(self._tasks.discard)
 
     async def _bring_back(self, session_ids: Sequence[str]) -> None:
-        while not self.has_left:
+        left = set(session_ids)
+        while left and not self.has_left:
             try:
-                await self._take_over(session_ids)
-                break
+                failed = set(await self._take_over(left))
             except StorageError as error:
                 _log.warning("sessions that were taken over cannot be read, which is tried again: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
+                continue
             except Exception:
-                _log.exception("sessions could not be taken over")
-                break
-        self._coming.difference_update(session_ids)
+                _log.exception("sessions could not be taken over, which is tried again")
+                failed = left
+            self._coming.difference_update(left - failed)
+            self._forget_known()
+            left = failed
+            if left:
+                await asyncio.sleep(_FAILED_SECONDS)
+        self._coming.difference_update(left)
         self._forget_known()
 
     def _forget_known(self) -> None:

@@ -11,9 +11,10 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from cookhouse.errors import InputError
 from cookhouse.server.leases.forwarding import FORWARDED, NOT_HERE, Forwarding, UnreachableError
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.leases.members import Holder
@@ -68,6 +69,10 @@ class Placing:
         except UnreachableError as error:
             _log.info("a request could not be sent on: %s", error)
             return None
+        except InputError as error:
+            return JSONResponse({"detail": str(error)}, status_code=400)
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it
 
     async def _elsewhere(
         self, request: Request, session_id: str, body: bytes | bytearray, *, waits: bool

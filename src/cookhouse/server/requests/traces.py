@@ -63,6 +63,10 @@ class Traces:
         expires_at = int(time.time()) + LINK_SECONDS
         return f"session_traces/{session_id}/{expires_at}/{self._signer.sign(expires_at, session_id)}"
 
+    def check(self, session_id: str, expires_at: int, signature: str) -> None:
+        """Refuse a link that no server has made, or that has ended. Raises as `follow`."""
+        self._signer.check(signature, expires_at, session_id)
+
     def follow(self, session_id: str, expires_at: int, signature: str) -> bytes:
         """The trace that a link leads to, in JSON.
 
@@ -70,7 +74,7 @@ class Traces:
             NotFoundError: this process did not make the link, or has forgotten the session.
             GoneError: the link has ended.
         """
-        self._signer.check(signature, expires_at, session_id)
+        self.check(session_id, expires_at, signature)
         if session_id not in self._spans:
             raise NotFoundError(f"the requests of session {session_id!r} are no longer remembered")
         events = chain.from_iterable(_events(span) for span in self._spans[session_id])

@@ -73,6 +73,7 @@ async def export_trace(session_id: str, request: Request, service: ServiceOf, ow
 async def download_trace(
     session_id: str, expires_at: int, signature: str, request: Request, service: ServiceOf
 ) -> Response:
+    service.traces.check(session_id, expires_at, signature)  # before the database is asked whose it is
     await check_place(request, service, session_id)
     return Response(service.traces.follow(session_id, expires_at, signature), media_type="application/json")
 

@@ -215,6 +215,13 @@ class Futures:
             self._unfetched(future).discard(request_id, future.owner)
             self._on_drop(future)
 
+    def let_go(self, session_id: str) -> None:
+        """Forget a session's futures here; what the journal has of them stays."""
+        for future in [future for future in self._futures.values() if future.session_id == session_id]:
+            del self._futures[future.request_id]
+            self._fetched.pop(future.request_id, None)
+            self._unfetched(future).discard(future.request_id, future.owner)
+
     def sweep(self) -> None:
         """Forget results that were fetched long enough ago."""
         for future in list(self.fetched_for(self._result_seconds)):

@@ -152,6 +152,8 @@ class States:
         except LeaseLostError:
             unneeded = []  # another server may have it by now
         except CookhouseError as error:
+            if history.coming is not None:  # given up at the end of the server: it may be on the disk
+                unneeded = []
             if not model.is_dropped and not isinstance(error, LostError):
                 self._note_failure(error)
         else:

@@ -37,13 +37,16 @@ class Cached(Generic[T]):
         self._read_at: float | None = None
         self._problem: str | None = None
 
-    async def get(self) -> Reading[T]:
-        """What was read last: at most so many seconds ago, unless reading takes longer or fails."""
+    async def get(self, patience_seconds: float | None = None) -> Reading[T]:
+        """What was read last: at most so many seconds ago, unless reading takes longer or fails. `patience_seconds`: in
+        place of `_PATIENCE_SECONDS`.
+        """
         is_old = self._tried_at is None or time.monotonic() - self._tried_at >= self._seconds
         if self._reading is None and is_old:
             self._reading = asyncio.create_task(self._renew(), name="status")
         if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=_PATIENCE_SECONDS)
+            patience = _PATIENCE_SECONDS if patience_seconds is None else patience_seconds
+            await asyncio.wait([self._reading], timeout=patience)
         age = None if self._read_at is None else time.monotonic() - self._read_at
         return Reading(self._value, age, self._problem)
 

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from cookhouse.server.service import Service
+from cookhouse.server.status.cached import Cached
 from cookhouse.server.status.figures import Live
 from cookhouse.server.status.viewer import label_of
 from cookhouse.server.status.worker_metrics import worker_metrics
@@ -16,6 +17,9 @@ from cookhouse.server.store.usage import Usage
 
 _TOKENS = ("trained_tokens", "scored_tokens", "prompt_tokens", "sampled_tokens")
 _OTHERS = "other"
+_USAGE_SECONDS = 5.0
+_PATIENCE_SECONDS = 2.0
+"""How long an answer waits for what was used; without it, it has what was read before."""
 
 
 class Metrics:
@@ -24,18 +28,17 @@ class Metrics:
     def __init__(self, service: Service, watches: WorkerWatches) -> None:
         self._service = service
         self._watches = watches
+        self._used = Cached(service.metering.by_owner, seconds=_USAGE_SECONDS)
 
     async def text(self) -> bytes:
-        """All of them, of all tenants. A tenant is named by the beginning of its key's digest.
-
-        Raises:
-            StorageError: what was used cannot be read now.
+        """All of them, of all tenants. A tenant is named by the beginning of its key's digest. What was used is left
+        out where it has never been read.
         """
         service = self._service
-        used, seen = await asyncio.gather(asyncio.to_thread(service.metering.by_owner), self._watches.look())
+        used, seen = await asyncio.gather(self._used.get(_PATIENCE_SECONDS), self._watches.look())
         live = Live.of(service)
         metrics = [
-            *_usage(_by_tenant(used, service.keys.owners)),
+            *(() if used.value is None else _usage(_by_tenant(used.value, service.keys.owners))),
             *_server(service, live),
             *worker_metrics(service, live, seen),
         ]

@@ -31,8 +31,9 @@ def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:
     name = "The engine" if is_alone else worker["name"]
     loss = worker["last_loss"]
     if loss is not None and (not worker["is_up"] or loss["seconds_ago"] < _RECENT_SECONDS):
-        reason = "" if loss["reason"] is None else f": {loss['reason']}"
-        yield f"{name} was lost {_seconds(loss['seconds_ago'])} ago{reason}. The log has more (server.log)."
+        yield f"{name} was lost {_since(loss)}. The log has more (server.log)."
+    if (failure := worker["failed_start"]) is not None:
+        yield f"{name} could not be started again {_since(failure)}. It is tried again."
     if (silent := worker["silent_seconds"]) is not None and silent > _SILENT_SECONDS:
         yield f"{name} has said nothing for {_seconds(silent)}: its process may be stopped, or swapped out."
     for cache in worker["caches"] or ():
@@ -65,6 +66,12 @@ def _queues(status: dict[str, Any]) -> Iterator[str]:
     for route in status["requests"]["routes"] or ():
         if route["num_failed"] > _FAILED_SHARE * route["number"]:
             yield f"{route['num_failed']} of {route['number']} requests to {route['route']} failed (5xx): see the log."
+
+
+def _since(loss: dict[str, Any]) -> str:
+    """When it was, and why where that may be told."""
+    reason = "" if loss["reason"] is None else f": {loss['reason']}"
+    return f"{_seconds(loss['seconds_ago'])} ago{reason}"
 
 
 def _seconds(seconds: float) -> str:

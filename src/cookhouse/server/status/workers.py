@@ -25,6 +25,7 @@ def worker(service: Service, viewer: Viewer, live: Live, seen: Seen) -> Json:
         "computes_on": life.description,
         "num_losses": life.num_losses,
         "last_loss": None if life.last_loss is None else _loss(life.last_loss, viewer),
+        "failed_start": None if life.failed_start is None else _loss(life.failed_start, viewer),
         "num_models": len(service.calls.models_of(member)),
         "model_ids": _model_ids(member, live, viewer),
         "num_snapshots": len(member.snapshots),

@@ -2,9 +2,17 @@
 
 import logging
 
+import sqlalchemy as sa
+
 from cookhouse.server.refusals import StorageBusyError, StorageError
 
 _log = logging.getLogger(__name__)
+
+
+def is_cut(error: StorageError) -> bool:
+    """Whether the connection was lost, so that nobody knows what became of its transaction."""
+    cause = error.__cause__
+    return isinstance(cause, sa.exc.DBAPIError) and cause.connection_invalidated
 
 
 def damaged(what: object, way_out: str) -> StorageError:

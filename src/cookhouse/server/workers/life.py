@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A worker that ended."""
+    """A worker that ended, or could not be started."""
 
     at: float
     """Seconds since the epoch."""
@@ -23,9 +23,11 @@ class WorkerLife:
     """Seconds since the epoch; None: none is up."""
     num_losses: int = 0
     last_loss: Loss | None = None
+    failed_start: Loss | None = None
+    """Of the last attempt to start another; None: it has not been tried, or one is up."""
 
     def begin(self, description: str) -> None:
-        self.description, self.up_since = description, time.time()
+        self.description, self.up_since, self.failed_start = description, time.time(), None
 
     def lose(self, reason: str) -> None:
         self.up_since = None
@@ -34,7 +36,7 @@ class WorkerLife:
 
     def fail(self, reason: str) -> None:
         """Another could not be started."""
-        self.last_loss = Loss(time.time(), f"another could not be started: {reason}")
+        self.failed_start = Loss(time.time(), reason)
 
     def end(self) -> None:
         """It was closed."""

@@ -23,8 +23,8 @@ Prefix = tuple[str, str, bytes]
 class Placement:
     def __init__(self) -> None:
         self._models: dict[str, Member] = {}
-        self._numbers: Counter[Member] = Counter()
-        """Of models, by worker."""
+        self._held: dict[Member, dict[str, None]] = {}
+        """Models, by worker."""
         self._prefixes: dict[Member, OrderedDict[Prefix, None]] = {}
 
     def member_of(self, model_id: str) -> Member | None:
@@ -33,19 +33,19 @@ class Placement:
     def put_model(self, model_id: str, member: Member) -> None:
         self.drop_models([model_id])
         self._models[model_id] = member
-        self._numbers[member] += 1
+        self._held.setdefault(member, {})[model_id] = None
 
     def drop_models(self, model_ids: Iterable[str]) -> None:
         for model_id in model_ids:
             member = self._models.pop(model_id, None)
             if member is not None:
-                self._numbers[member] -= 1
+                del self._held[member][model_id]
 
     def models_of(self, member: Member) -> Sequence[str]:
-        return [model_id for model_id, holder in self._models.items() if holder is member]
+        return list(self._held.get(member, ()))
 
     def num_models(self) -> Counter[Member]:
-        return self._numbers
+        return Counter({member: len(held) for member, held in self._held.items()})
 
     def for_model(self, members: Iterable[Member]) -> Sequence[Member]:
         """Workers that may train a new model, the best first: those that are up, with the fewest models, with the least
@@ -81,7 +81,7 @@ class Placement:
         """A worker was lost, or has left."""
         self._prefixes.pop(member, None)
         self.drop_models(self.models_of(member))
-        del self._numbers[member]
+        self._held.pop(member, None)
 
     def _remember(self, member: Member, prefix: Prefix) -> None:
         known = self._prefixes.setdefault(member, OrderedDict())
