@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group
 
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, ServiceError
 
 LOCAL = "local"
 """In place of an address: a new cluster, of this machine alone."""
@@ -83,8 +83,15 @@ class Cluster:
         return int(here["Resources"].get("object_store_memory", 0))
 
     def node(self, node_id: str) -> Node:
-        (found,) = (node for node in ray.nodes() if node["NodeID"] == node_id)
-        return Node(node_id=node_id, name=found["NodeManagerAddress"], port=int(found["NodeManagerPort"]))
+        """The node of an identity.
+
+        Raises:
+            ServiceError: there is none, as where it is gone since Ray named it.
+        """
+        for node in ray.nodes():
+            if node["NodeID"] == node_id:
+                return Node(node_id=node_id, name=node["NodeManagerAddress"], port=int(node["NodeManagerPort"]))
+        raise ServiceError("the node on which Ray gave a worker its place is gone; another place is needed")
 
     def place(self, needs: Needs) -> tuple[PlacementGroup, dict[str, float]]:
         """Reserve what a worker needs, on one node.

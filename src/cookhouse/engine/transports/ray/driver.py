@@ -33,7 +33,11 @@ _LEAVE_SECONDS = 10.0
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
 _SHELF_SHARE = 4
 """Parts of files keep this part of the object store, one in so many."""
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # a call after the end would start a cluster
+}
 
 
 def run_driver(descriptor: int, load: Callable[[], None], make: MakeRunning) -> int:
@@ -158,9 +162,11 @@ class _Driver:
             if is_hung_up.is_set():  # while there was no cluster
                 return
             self._losses.append(relay.lose)
-            pipe.feed(relay)
-            relay.run()
-            self._losses.remove(relay.lose)
+            try:
+                pipe.feed(relay)
+                relay.run()
+            finally:
+                self._losses.remove(relay.lose)
         except Exception as error:
             failure = Failure.of(error)
             if failure.details and failure.kind == "bug":
