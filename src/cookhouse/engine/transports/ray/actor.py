@@ -94,7 +94,7 @@ class WorkerActor:
     def _run(self, options: Mapping[str, Any], engine_options: Mapping[str, Any], place: Place) -> None:
         worker = WorkerOptions(**{**options, "folder": Path(options["folder"])})
         teller = LogTeller(self._tell)
-        teller.setFormatter(logging.Formatter(f"worker {worker.worker} on {place.node}: %(message)s"))
+        teller.setFormatter(logging.Formatter(f"node {place.node}: %(message)s"))
         logging.getLogger().addHandler(teller)
         try:
             if place.server:
