@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.engine import cores
+from cookhouse.engine import cores, processors
 from cookhouse.engine.control_groups import ControlGroups
 from cookhouse.engine.kernels.cpu import cpu_kernels
 from tests.waiting import next_line
@@ -53,12 +53,12 @@ def test_cores_are_found_without_affinity(error: type[Exception], monkeypatch: p
 
     monkeypatch.setattr(os, "sched_getaffinity", refuse)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert cores.allowed_cores() == list(range(6))
+    assert processors.allowed_cores() == list(range(6))
     if error is AttributeError:
         monkeypatch.delattr(os, "sched_getaffinity")
-        assert cores.allowed_cores() == list(range(6))
+        assert processors.allowed_cores() == list(range(6))
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert cores.allowed_cores() == [0]
+    assert processors.allowed_cores() == [0]
 
 
 def test_cores_are_not_claimed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_cores_are_not_claimed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Non
 
 _NEIGHBOR = """
 import sys
-from cookhouse.engine import cores
+from cookhouse.engine import cores, processors
 hold = cores._hold
 cores._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
 cores.allowed_cores = lambda: [int(core) for core in sys.argv[2].split(",")]
@@ -135,7 +135,7 @@ _SERVED = """
 import json, os, sys, threading
 from pathlib import Path
 from cookhouse.engine.__main__ import _engine
-from cookhouse.engine import cores
+from cookhouse.engine import cores, processors
 import torch
 hold = cores._hold
 cores._hold = lambda name: hold(f"{sys.argv[1]}/{name}")

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NoReturn, get_args
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.engine.transports.ray.workers import LOCAL, RayWorkers
+from cookhouse.engine.transports.ray.addresses import LOCAL
+from cookhouse.engine.transports.ray.workers import RayWorkers
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.model_names import parse_served
 from cookhouse.registry import open_registry

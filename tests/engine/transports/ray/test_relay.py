@@ -61,15 +61,13 @@ class Node:
         return [event.reason for event in self.told if isinstance(event, Lost)]
 
     def _relay(self, folder: Path) -> "Relay":
-        from cookhouse.engine.transports.ray.cluster import Needs
         from cookhouse.engine.transports.ray.relay import Relay
 
-        node = SimpleNamespace(node_id="here", name="n1", port=1)
+        node = SimpleNamespace(node_id="here", name="n1", port=1, total={"CPU": 1.0})
         cluster: Any = SimpleNamespace(node_id="here", place=lambda *_: ("place", {"CPU": 1.0}), node=lambda _: node)
         shelf: Any = None
         return Relay(
             cluster,
-            Needs(num_cpus=1, num_gpus=0, memory_bytes=None),
             shelf,
             options(folder),
             {},

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 from cookhouse.engine.contract import Failure, Lost
 from cookhouse.engine.transports.child_process import MakeRunning, Pipe
 from cookhouse.engine.transports.messages import Receiver
+from cookhouse.engine.transports.ray.addresses import LOCAL, why_too_late
+from cookhouse.engine.transports.ray.bundles import Needs
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.extras import install_command
 
 if TYPE_CHECKING:
-    from cookhouse.engine.transports.ray.cluster import Cluster, Needs
+    from cookhouse.engine.transports.ray.cluster import Cluster
     from cookhouse.engine.transports.ray.shelf import Shelf
 
 _JOIN_SECONDS = 20.0
@@ -57,10 +59,10 @@ class _Driver:
     ) -> None:
         self._control = control
         self._address: str = options["address"]
-        self._needs: dict[str, Any] = options["needs"]
+        self._needs = Needs(**options["needs"])
         self._load = load
         self._make = make
-        self._joined: Future[tuple[Cluster, Needs, Shelf]] = Future()
+        self._joined: Future[tuple[Cluster, Shelf]] = Future()
         self._over = threading.Event()
         """The server is gone."""
         self._is_given_up = threading.Event()
@@ -71,15 +73,8 @@ class _Driver:
 
     def run(self) -> int:
         """Join, and stay until the server or the head is gone."""
-        joining = threading.Timer(
-            _LOCAL_SECONDS if self._address == "local" else _JOIN_SECONDS,
-            self._refuse,
-            [
-                InputError(
-                    f"Ray's cluster at {self._address} cannot be joined: its head does not answer as one of Ray's"
-                )
-            ],
-        )
+        seconds = _LOCAL_SECONDS if self._address == LOCAL else _JOIN_SECONDS
+        joining = threading.Timer(seconds, self._refuse, [InputError(why_too_late(self._address, seconds))])
         joining.daemon = True
         joining.start()
         try:
@@ -109,15 +104,14 @@ class _Driver:
 
     def _join(self) -> "Cluster":
         try:
-            from cookhouse.engine.transports.ray.cluster import Cluster, Needs
+            from cookhouse.engine.transports.ray.cluster import Cluster
             from cookhouse.engine.transports.ray.shelf import Shelf
         except ModuleNotFoundError as error:
             raise InputError(
                 f"--ray needs the package {error.name}, which is not installed: {install_command('ray')}"
             ) from error
-        cluster = Cluster(self._address)
-        needs = Needs(**self._needs)
-        self._joined.set_result((cluster, needs, Shelf(cluster.store_bytes() // _SHELF_SHARE)))
+        cluster = Cluster(self._address, self._needs)
+        self._joined.set_result((cluster, Shelf(cluster.store_bytes() // _SHELF_SHARE)))
         return cluster
 
     def _refuse(self, error: CookhouseError) -> None:
@@ -144,12 +138,11 @@ class _Driver:
         except EOFError:
             return
         try:
-            cluster, needs, shelf = self._joined.result()
+            cluster, shelf = self._joined.result()
             from cookhouse.engine.transports.ray.relay import Relay
 
             relay = Relay(
                 cluster,
-                needs,
                 shelf,
                 options,
                 engine_options,

@@ -10,11 +10,10 @@ watcher  looks after the node and what was sent; after the end it ends the actor
 import contextlib
 import logging
 import queue
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,9 @@ from cookhouse.engine.contract import Command, Event, Fetch, Load, Lost, Up, Wor
 from cookhouse.engine.transports.child_process import MakeRunning, Tell
 from cookhouse.engine.transports.messages import decode_all, encode
 from cookhouse.engine.transports.ray.actor import Place
-from cookhouse.engine.transports.ray.cluster import Cluster, Needs, Node, answers, model_folders
+from cookhouse.engine.transports.ray.addresses import answers
+from cookhouse.engine.transports.ray.bundles import memory_share
+from cookhouse.engine.transports.ray.cluster import Cluster, Node
 from cookhouse.engine.transports.ray.own_tokenizers import with_own_tokenizers
 from cookhouse.engine.transports.ray.ray_errors import said
 from cookhouse.engine.transports.ray.shelf import Shelf
@@ -48,7 +49,6 @@ class Relay:
     def __init__(
         self,
         cluster: Cluster,
-        needs: Needs,
         shelf: Shelf,
         options: WorkerOptions,
         engine_options: Mapping[str, Any],
@@ -60,7 +60,6 @@ class Relay:
     ) -> None:
         """`doubt` is called before a loss is told that may be the cluster's."""
         self._cluster = cluster
-        self._needs = needs
         self._shelf = shelf
         self._options = options
         self._engine_options = engine_options
@@ -113,7 +112,7 @@ class Relay:
         Raises:
             CookhouseError: it cannot be started there.
         """
-        group, bundle = self._cluster.place(self._needs)
+        group, bundle = self._cluster.place(self._options.index)
         try:
             if not self._is_over.is_set():  # while there was no place
                 self._run(group, bundle)
@@ -128,27 +127,35 @@ class Relay:
         watcher = threading.Thread(target=self._watch, args=(node,), name="watcher", daemon=True)
         watcher.start()
         try:
-            self._begin(node)
+            self._begin(node, bundle)
             threading.Thread(target=self._send_all, name="sender", daemon=True).start()
             self._read(node)
         finally:
             self.end()
             watcher.join()
 
-    def _begin(self, node: Node) -> None:
+    def _begin(self, node: Node, bundle: Mapping[str, float]) -> None:
         is_here = node.node_id == self._cluster.node_id
         if not is_here:
             self._shipping = Shipping(
                 self._actor, self._shelf, self._options.worker, tell=self._tell, submit=self.submit, lose=self.lose
             )
+        base_models = self._engine_options.get("base_models", [])
         place = Place(
             node=node.name,
-            server="" if is_here else f"{socket.gethostname()} {self._cluster.node_id} {self._options.folder}",
+            is_here=is_here,
             working_folder=str(Path.cwd()),
-            model_folders=() if is_here else model_folders(self._engine_options.get("base_models", [])),
+            model_folders=() if is_here else tuple(name for name in base_models if Path(name).is_dir()),
         )
-        options = {**asdict(self._options), "folder": str(self._options.folder)}
-        begin(self._actor, node.name, b"".join(encode((options, dict(self._engine_options)))), tuple(place))
+        options = replace(
+            self._options,
+            index=0,  # Ray gives it cores and GPUs of its own, but no memory
+            num_sharing=1,
+            memory_bytes=memory_share(bundle, node.total),
+            gpu_part=min(bundle.get("GPU", 1.0), 1.0),
+        )
+        told = {**asdict(options), "folder": str(options.folder.absolute())}
+        begin(self._actor, node.name, b"".join(encode((told, dict(self._engine_options)))), tuple(place))
 
     def _read(self, node: Node) -> None:
         try:

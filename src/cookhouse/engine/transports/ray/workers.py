@@ -5,17 +5,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.transports.child import start_child
 from cookhouse.engine.transports.connected import Connected
 from cookhouse.engine.transports.messages import encode
+from cookhouse.engine.transports.ray.addresses import LOCAL
 from cookhouse.engine.transports.sending import Sender
 
-LOCAL = "local"
-"""In place of an address: a cluster of this machine alone, which ends with the server."""
 DRIVER_COMMAND = (sys.executable, "-m", "cookhouse.engine.on_ray")
 _EXIT_SECONDS = 15.0
 _DEATH_SECONDS = 0.2
@@ -41,8 +40,8 @@ class RayWorkers:
     ) -> None:
         """`address` is `HOST:PORT` of Ray's head, `auto` for the cluster that this machine is a node of, or `local`.
 
-        Of a worker: `num_cpus` None is one beside a GPU, and else what the largest node has, shared out to
-        `num_workers`; `num_gpus` None is one, where the cluster has any; None of `memory_bytes` reserves none.
+        Of a worker: `num_cpus` None is one beside a GPU, and else as many as leave room for `num_workers`; `num_gpus`
+        None is one, where the cluster has any; None of `memory_bytes` reserves none.
         """
         self.engine_options: Mapping[str, Any] = {}
         """What the engine of each is made with: see `TorchEngine`. Set before the first call."""
@@ -74,8 +73,7 @@ class RayWorkers:
         self.start()
         assert self._driver is not None
         worker = self._driver.connect()
-        # Ray gives it cores and GPUs of its own.
-        worker.begin(replace(options, index=0, num_sharing=1), self.engine_options)
+        worker.begin(options, self.engine_options)
         return worker
 
     def __enter__(self) -> Self:
