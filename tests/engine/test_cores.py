@@ -135,12 +135,15 @@ _SERVED = """
 import json, os, sys, threading
 from pathlib import Path
 from cookhouse.engine.__main__ import _engine
-from cookhouse.engine import cores, processors
+from cookhouse.engine import cores
+from cookhouse.engine.contract import WorkerOptions
 import torch
 hold = cores._hold
 cores._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
 def make():
-    _engine(dict(base_models=[], device="cpu", precision="float32"))
+    bounds = dict(max_snapshot_bytes=2**20, max_snapshot_file_bytes=2**20, max_pass_tokens=1024)
+    options = WorkerOptions(worker="w1", folder=Path("w1"), **bounds)
+    _engine(options, dict(base_models=[], device="cpu", precision="float32"))
     masks = [sorted(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")]
     print(json.dumps([sorted(os.sched_getaffinity(0)), torch.get_num_threads(), masks]), flush=True)
 threading.excepthook = lambda failure: (sys.excepthook(*failure[:3]), os._exit(1))  # instead of a wait for ever

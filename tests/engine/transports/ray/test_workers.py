@@ -133,7 +133,7 @@ def test_a_driver_that_is_killed_loses_its_workers_and_the_next_call_starts_anot
                 pid = await pid_of(first)
                 assert workers.pid is not None
                 os.kill(workers.pid, signal.SIGKILL)
-                assert await reason(first) == "killed by signal 9 (out of memory?)"
+                assert await reason(first) == "Ray's driver: killed by signal 9 (out of memory?)"
                 async with running(workers, tmp_path) as second:
                     await pid_of(second)
                     wait_until(lambda: not is_running(pid))

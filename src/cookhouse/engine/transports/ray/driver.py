@@ -98,7 +98,7 @@ class _Driver:
                     self._over.set()
                 return
             for each in descriptors:
-                worker = threading.Thread(target=self._serve, args=(socket.socket(fileno=each),), daemon=True)
+                worker = threading.Thread(target=self._keep, args=(socket.socket(fileno=each),), daemon=True)
                 self._workers.append(worker)
                 worker.start()
 
@@ -122,6 +122,13 @@ class _Driver:
         for worker in list(self._workers):
             worker.join(_FLUSH_SECONDS)
         os._exit(1)
+
+    def _keep(self, connection: socket.socket) -> None:
+        """Serve a worker, and forget it."""
+        try:
+            self._serve(connection)
+        finally:
+            self._workers.remove(threading.current_thread())
 
     def _serve(self, connection: socket.socket) -> None:
         ends: list[Callable[[], None]] = []

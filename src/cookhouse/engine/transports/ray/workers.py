@@ -4,6 +4,7 @@ import contextlib
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -17,6 +18,8 @@ from cookhouse.engine.transports.sending import Sender
 
 DRIVER_COMMAND = (sys.executable, "-m", "cookhouse.engine.on_ray")
 _EXIT_SECONDS = 15.0
+_LAST_WORDS_SECONDS = 5.0
+"""For a driver that has lost the cluster; it ends by itself after two."""
 _DEATH_SECONDS = 0.2
 """From the end of a worker's socket to that of the driver, if it is that which ended."""
 
@@ -66,7 +69,7 @@ class RayWorkers:
         """Have the driver join the cluster; again does nothing."""
         if self._driver is None or not self._driver.takes_workers():
             if self._driver is not None:
-                self._driver.close(0.0)
+                self._driver.give_up()
             self._driver = _Driver(self._command, self._told)
 
     def __call__(self, options: WorkerOptions) -> Connected:
@@ -98,7 +101,7 @@ class _Driver:
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):  # the driver has died; the worker finds its socket closed
             socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
-        return Connected(ours, _Share(ours, self.process))
+        return Connected(ours, _Share(ours, self.process), "Ray's driver")
 
     def takes_workers(self) -> bool:
         """Whether it has neither ended nor lost the cluster."""
@@ -110,6 +113,10 @@ class _Driver:
             return True
         except OSError:
             return False
+
+    def give_up(self) -> None:
+        """Take no more of it. It is given time to tell its workers why, while another takes its place."""
+        threading.Thread(target=self.close, args=(_LAST_WORDS_SECONDS,), name="driver's end", daemon=True).start()
 
     def close(self, seconds: float = _EXIT_SECONDS) -> None:
         """End it in order, or at once where that takes longer."""
@@ -137,6 +144,8 @@ class _Share:
     def wait(self, timeout: float | None = None) -> int:
         """The driver's exit code, where it has ended; the worker has, in any case."""
         try:
-            return self.process.wait(_DEATH_SECONDS if timeout is None else min(timeout, _DEATH_SECONDS))
+            return self.process.wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
-            return 0
+            if timeout is None:
+                return 0
+            raise
