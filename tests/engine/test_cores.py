@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.engine import cores
+from cookhouse.engine import cores, processors
 from cookhouse.engine.control_groups import ControlGroups
 from cookhouse.engine.kernels.cpu import cpu_kernels
 from tests.waiting import next_line
@@ -53,12 +53,12 @@ def test_cores_are_found_without_affinity(error: type[Exception], monkeypatch: p
 
     monkeypatch.setattr(os, "sched_getaffinity", refuse)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert cores.allowed_cores() == list(range(6))
+    assert processors.allowed_cores() == list(range(6))
     if error is AttributeError:
         monkeypatch.delattr(os, "sched_getaffinity")
-        assert cores.allowed_cores() == list(range(6))
+        assert processors.allowed_cores() == list(range(6))
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert cores.allowed_cores() == [0]
+    assert processors.allowed_cores() == [0]
 
 
 def test_cores_are_not_claimed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_cores_are_not_claimed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Non
 
 _NEIGHBOR = """
 import sys
-from cookhouse.engine import cores
+from cookhouse.engine import cores, processors
 hold = cores._hold
 cores._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
 cores.allowed_cores = lambda: [int(core) for core in sys.argv[2].split(",")]
@@ -136,11 +136,14 @@ import json, os, sys, threading
 from pathlib import Path
 from cookhouse.engine.__main__ import _engine
 from cookhouse.engine import cores
+from cookhouse.engine.contract import WorkerOptions
 import torch
 hold = cores._hold
 cores._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
 def make():
-    _engine(dict(base_models=[], device="cpu", precision="float32"))
+    bounds = dict(max_snapshot_bytes=2**20, max_snapshot_file_bytes=2**20, max_pass_tokens=1024)
+    options = WorkerOptions(worker="w1", folder=Path("w1"), **bounds)
+    _engine(options, dict(base_models=[], device="cpu", precision="float32"))
     masks = [sorted(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")]
     print(json.dumps([sorted(os.sched_getaffinity(0)), torch.get_num_threads(), masks]), flush=True)
 threading.excepthook = lambda failure: (sys.excepthook(*failure[:3]), os._exit(1))  # instead of a wait for ever

@@ -105,6 +105,23 @@ def test_a_part_of_the_memory_is_promised(monkeypatch: pytest.MonkeyPatch) -> No
     assert free() == 0
 
 
+def test_a_bound_of_memory_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch actors of one node that promise all of its memory, or of its GPU's, each."""
+    monkeypatch.setattr(share, "resident_bytes", lambda: 1 * GIB)
+    monkeypatch.setattr(share, "available_bytes", lambda: 10 * GIB)
+    monkeypatch.setattr(share, "device_total_bytes", lambda _: 80 * GIB)
+    monkeypatch.setattr(share, "held_bytes", lambda _: 10 * GIB)
+    monkeypatch.setattr(share, "free_bytes", lambda _: 70 * GIB)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    free = Share(0, 1, memory_bytes=4 * GIB, gpu_part=0.5).free_bytes
+    of_cpu, of_gpu = free(CPU), free(torch.device("cuda", 0))
+    assert of_cpu is not None
+    assert of_cpu() == 3 * GIB
+    assert of_gpu is not None
+    assert of_gpu() == 30 * GIB
+    assert Share(0, 1, memory_bytes=4 * GIB).free_bytes(torch.device("cuda", 0)) is None
+
+
 def test_gpus_are_taken_in_turn_and_shared_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch workers that all compute on the first GPU, or each take all of its memory."""
     monkeypatch.setattr(share, "choose_device", lambda _: torch.device("cuda"))

@@ -20,7 +20,8 @@ from tests.server.hosting import KEY, Host, hosted_over
 from tests.waiting import wait_until
 
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
-from cookhouse.engine.transports.ray.workers import LOCAL, RayWorkers
+from cookhouse.engine.transports.ray.addresses import LOCAL
+from cookhouse.engine.transports.ray.workers import RayWorkers
 from cookhouse.errors import InputError
 from cookhouse.server.settings import Settings
 

@@ -77,8 +77,9 @@ def _version(package: str) -> str:
 
 
 def _processor(cpuinfo: Path) -> Finding:
-    from cookhouse.engine.cores import allowed_cores, num_threads
+    from cookhouse.engine.cores import num_threads
     from cookhouse.engine.instructions import VARIABLE
+    from cookhouse.engine.processors import allowed_cores
 
     fields = _fields(cpuinfo)
     flags = set(fields.get("flags", "").split())

@@ -121,7 +121,11 @@ def serve(
     ] = None,
     worker_cpus: Annotated[
         int | None,
-        typer.Option(min=1, help="Cores that an engine takes of a node of Ray's.", show_default="1 with a GPU, or all"),
+        typer.Option(
+            min=1,
+            help="Cores that an engine takes of a node of Ray's.",
+            show_default="1 with a GPU; else all, or an equal part for each of several",
+        ),
     ] = None,
     worker_gpus: Annotated[
         float | None,
@@ -133,7 +137,9 @@ def serve(
     ] = None,
     worker_memory_bytes: Annotated[
         int | None,
-        typer.Option(min=1, help="Memory that is reserved for an engine at a node of Ray's.", show_default="none"),
+        typer.Option(
+            min=1, help="Memory that is reserved for an engine at a node of Ray's, and bounds it.", show_default="none"
+        ),
     ] = None,
     precision: Annotated[
         str | None,

@@ -49,7 +49,7 @@ def _engine(options: WorkerOptions, engine_options: Mapping[str, Any]) -> Engine
     from cookhouse.engine.share import Share
     from cookhouse.engine.torch_engine import TorchEngine
 
-    share = Share(options.index, options.num_sharing)
+    share = Share(options.index, options.num_sharing, options.memory_bytes, options.gpu_part)
     share.take_cores()
     name = share.device(engine_options.get("device"))
     device = choose_device(name)

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import logging
-import math
 import os
 import socket
 import sys
@@ -12,8 +11,8 @@ from collections.abc import Iterator
 
 import torch
 
-from cookhouse.engine.control_groups import ControlGroups
 from cookhouse.engine.kernels.cpu import cpu_kernels
+from cookhouse.engine.processors import allowed_cores, num_within_quota
 
 _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 1.0
@@ -23,22 +22,12 @@ _claims: list[socket.socket] = []
 """One for each core that this process holds; the system drops them with the process, however it ends."""
 
 
-def allowed_cores() -> list[int]:
-    """The cores that the calling thread may run on, by number."""
-    try:
-        return sorted(os.sched_getaffinity(0))
-    except (AttributeError, OSError):  # not every system has it, or lets us
-        return list(range(os.cpu_count() or 1))
-
-
 def num_threads() -> int:
     """Threads to compute with: OMP_NUM_THREADS, or a core each, as far as a quota of processor time reaches."""
     chosen = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if chosen.isdigit() and int(chosen) > 0:
         return int(chosen)
-    quota = ControlGroups().num_cores() or math.inf
-    # A part of a core is worth a thread: it computes, if not all the time.
-    return max(1, min(len(allowed_cores()), math.ceil(min(quota, 2**31))))
+    return num_within_quota(len(allowed_cores()))
 
 
 @functools.cache

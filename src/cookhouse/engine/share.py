@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import torch
 
-from cookhouse.engine.cores import allowed_cores, num_threads
+from cookhouse.engine.cores import num_threads
 from cookhouse.engine.device import choose_device
 from cookhouse.engine.host_memory import available_bytes, resident_bytes, total_bytes
 from cookhouse.engine.memory import free_bytes, held_bytes
 from cookhouse.engine.memory import total_bytes as device_total_bytes
+from cookhouse.engine.processors import allowed_cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class Share:
 
     index: int
     num_sharing: int
+    memory_bytes: int | None = None
+    """The most of the machine's memory; None: an equal part."""
+    gpu_part: float = 1.0
+    """Of a GPU that is for it alone, as far as this server goes: others may have the rest."""
 
     def take_cores(self) -> None:
         """Keep the calling thread, and what it starts, to this worker's part of the cores, and torch to as many
@@ -47,12 +52,15 @@ class Share:
 
     def free_bytes(self, device: torch.device) -> Callable[[], int] | None:
         """Says what this worker may still take of a device's memory; None: all that is free."""
-        if self.num_sharing == 1:
-            return None
         if device.type == "cuda":
-            of_device = device_total_bytes(device) // self._num_on(device)
+            part = self.gpu_part / self._num_on(device)
+            if self.num_sharing == part == 1:
+                return None
+            of_device = int(device_total_bytes(device) * part)
             return lambda: max(min(free_bytes(device), of_device - held_bytes(device)), 0)
-        most = total_bytes() // self.num_sharing
+        if self.num_sharing == 1 and self.memory_bytes is None:
+            return None
+        most = self.memory_bytes or total_bytes() // self.num_sharing
         return lambda: max(min(available_bytes(), most - (resident_bytes() or 0)), 0)
 
     def _num_on(self, device: torch.device) -> int:

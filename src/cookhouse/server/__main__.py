@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NoReturn, get_args
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.engine.transports.ray.workers import LOCAL, RayWorkers
+from cookhouse.engine.transports.ray.addresses import LOCAL
+from cookhouse.engine.transports.ray.workers import RayWorkers
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.model_names import parse_served
 from cookhouse.registry import open_registry
@@ -255,7 +256,9 @@ def _parser() -> argparse.ArgumentParser:
         help="run the engine on Ray: HOST:PORT of its head, or auto where this machine is a node; without either it "
         "starts a cluster of this machine",
     )
-    parser.add_argument("--worker-cpus", type=_positive, help="of a node of Ray's; default: 1 beside a GPU, or all")
+    parser.add_argument(
+        "--worker-cpus", type=_positive, help="of a node of Ray's; default: 1 beside a GPU, or its part"
+    )
     parser.add_argument("--worker-gpus", type=_amount, help="of a node of Ray's; default: 1, where there are any")
     parser.add_argument("--worker-memory-bytes", type=_positive, help="of a node of Ray's; default: not reserved")
     parser.add_argument("--max-base-bytes", type=int, help="memory for base models' weights; default: no limit")

@@ -27,6 +27,10 @@ class WorkerOptions:
     """Which part of the machine it takes, below `num_sharing`: its cores, or its GPU."""
     num_sharing: int = 1
     """Parts that the machine's cores and memory are cut into."""
+    memory_bytes: int | None = None
+    """The most that it may take of the machine's memory; None: its part, as one of `num_sharing`."""
+    gpu_part: float = 1.0
+    """Of a GPU's memory, up to 1: the part that is for it."""
     trains: bool = True
     """Whether it is given models to train; else base models take the memory of their weights once."""
 

@@ -41,11 +41,13 @@ class Process(Protocol):
 class Connected:
     """Implements `Worker`. `begin` tells the other end what to be."""
 
-    def __init__(self, connection: socket.socket, process: Process) -> None:
+    def __init__(self, connection: socket.socket, process: Process, name: str = "") -> None:
+        """`name` is that of the process in words, where it is another's than the worker's."""
         self._socket = connection
         self._process = process
         self._sender = Sender(self._socket)
         self._receiver = Receiver(self._socket, waits=False)
+        self._name = name
         self._worker = ""
         self._outbox = Outbox()
         self._ending: asyncio.Task[None] | None = None
@@ -131,7 +133,8 @@ class Connected:
         self._sender.close()
         self._socket.close()
         if not self._is_closing:
-            self._lose(reason or _death(code))
+            whose = f"{self._name}: " if self._name else ""
+            self._lose(whose + (reason or _death(code)))
         self._outbox.close()
 
     def _lose(self, reason: str, failure: Failure | None = None) -> None:

@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 """Before a worker is made again after one that did nothing, and lived shorter than the longest of these; doubled each
 time."""
+_END_SECONDS = 1.0
+"""For one that was lost to end, which it does by itself; what then still holds its place is killed."""
 
 MakeWorker = Callable[[WorkerPlan], Worker]
 
@@ -185,6 +187,7 @@ class Member:
             self._on_lost(self, reason)
         except Exception:
             _log.exception("what went with %s could not be dealt with", self.in_words)
+        await self._drop()
         if not self.is_leaving:
             await self._restart()
 
@@ -206,11 +209,18 @@ class Member:
                     "%s could not be started again: %s; trying in %g s", self.in_words, words, self._pause_seconds
                 )
                 self.life.fail(words)
+                await self._drop()
                 continue
             _log.warning("a new %s is up after %.1f s", self.plan.name, time.monotonic() - began_at)
             for event in events:
                 self._hand_on(event)
             return
+
+    async def _drop(self) -> None:
+        """End what is left of a worker that was lost: it may have a GPU, or a place on a node."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.close(_END_SECONDS)
 
     @property
     def in_words(self) -> str:

@@ -26,8 +26,8 @@ def begun(folder: Path, place: Place, engine_options: Mapping[str, Any] | None =
     return actor
 
 
-def here(folder: Path) -> Place:
-    return Place(node="n1", server="", working_folder=str(folder), model_folders=())
+def here(working_folder: Path) -> Place:
+    return Place(node="n1", is_here=True, working_folder=str(working_folder), model_folders=())
 
 
 def events_of(actor: WorkerActor) -> list[Event]:
@@ -36,7 +36,7 @@ def events_of(actor: WorkerActor) -> list[Event]:
 
 def test_commands_are_taken_by_their_numbers_and_once(tmp_path: Path) -> None:
     """Would catch a step before its pass, and one that is done twice, where Ray calls again."""
-    actor = begun(tmp_path, here(tmp_path))
+    actor = begun(tmp_path, here(Path.cwd()))
     actor.submit(2, frame(do("pid", "d"), None))
     actor.submit(1, frame(do("pid", "c")))
     actor.submit(1, frame(do("pid", "c")))
@@ -50,7 +50,7 @@ def test_a_node_that_lacks_the_folder_of_a_base_model_is_named(tmp_path: Path, m
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one").mkdir()
-    place = Place(node="n2", server="a server", working_folder=str(tmp_path), model_folders=("one", "two"))
+    place = Place(node="n2", is_here=False, working_folder=str(tmp_path), model_folders=("one", "two"))
     (lost,) = events_of(begun(tmp_path / "state", place))
     assert isinstance(lost, Lost)
     assert lost.failure is not None
@@ -58,7 +58,15 @@ def test_a_node_that_lacks_the_folder_of_a_base_model_is_named(tmp_path: Path, m
     assert lost.failure.message.startswith(f"node n2 has no folder {tmp_path / 'two'}, a base model that is to be")
 
 
+def test_it_is_in_the_folder_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a base model, named relative to the server, that is looked for where `ray start` was called."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "server").mkdir()
+    events_of(begun(tmp_path, here(tmp_path / "server"), {"refusal": "enough"}))
+    assert Path.cwd() == tmp_path / "server"
+
+
 def test_one_that_fails_ends_with_the_reason(tmp_path: Path) -> None:
-    (lost,) = events_of(begun(tmp_path, here(tmp_path), {"refusal": "no such base model; name another"}))
+    (lost,) = events_of(begun(tmp_path, here(Path.cwd()), {"refusal": "no such base model; name another"}))
     assert isinstance(lost, Lost)
     assert lost.reason == "no such base model; name another"

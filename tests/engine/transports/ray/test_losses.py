@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.engine.transports.ray.workers import LOCAL, RayWorkers
+from cookhouse.engine.transports.ray.addresses import LOCAL
+from cookhouse.engine.transports.ray.workers import RayWorkers
 from tests.engine.transports.calls import is_up, reason, run, told
 from tests.engine.transports.ray.clusters import FAKE_DRIVER, TwoNodes, is_running, pid_of, running
 from tests.waiting import wait_until

@@ -1,12 +1,11 @@
 """A worker's files on a node that sees none of the server's folders."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from cookhouse.engine.transports.ray.scratch import MAX_FILE_BYTES, MAX_PART_BYTES, Scratch, scratch_folder
-from cookhouse.errors import InputError, ServiceError
+from cookhouse.engine.transports.ray.scratch import MAX_FILE_BYTES, MAX_PART_BYTES, Scratch
+from cookhouse.errors import InputError
 
 
 def test_parts_come_in_any_order_and_are_read_back(tmp_path: Path) -> None:
@@ -37,23 +36,3 @@ def test_sizes_are_bounded(tmp_path: Path) -> None:
     for offset, num_bytes in ((-1, 1), (0, -1), (0, MAX_PART_BYTES + 1)):
         with pytest.raises(InputError, match="cannot be read"):
             scratch.read("a", offset, num_bytes)
-
-
-def test_each_worker_of_each_server_has_a_folder_of_its_own_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Would catch files of a worker that was killed left for ever, and two servers that empty each other's."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    names = [("one", "w1"), ("one", "w2"), ("other", "w1")]
-    folders = [scratch_folder(*name) for name in names]
-    assert len(set(folders)) == 3
-    assert [scratch_folder(*name) for name in names] == folders
-    assert all(folder.is_dir() and folder.stat().st_mode & 0o077 == 0 for folder in folders)
-
-
-def test_a_folder_that_somebody_put_there_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / f"cookhouse-{os.getuid()}").symlink_to(tmp_path / "theirs")
-    with pytest.raises(ServiceError, match="not a folder of this user"):
-        scratch_folder("server", "w1")

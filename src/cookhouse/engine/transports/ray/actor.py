@@ -19,7 +19,8 @@ from cookhouse.engine.transports.child_process import LogTeller, MakeRunning, Ru
 from cookhouse.engine.transports.messages import MessageError, decode_all
 from cookhouse.engine.transports.ray.frame_box import FrameBox
 from cookhouse.engine.transports.ray.in_order import InOrder
-from cookhouse.engine.transports.ray.scratch import Scratch, scratch_folder
+from cookhouse.engine.transports.ray.own_folder import OwnFolder
+from cookhouse.engine.transports.ray.scratch import Scratch
 from cookhouse.errors import InputError
 from cookhouse.version import __version__
 
@@ -32,8 +33,8 @@ class Place(NamedTuple):
 
     node: str
     """Its name, for messages."""
-    server: str
-    """Empty: the worker is on the server's machine, and sees its folders; else what tells the server from others."""
+    is_here: bool
+    """Whether it is the server's machine, so that the worker sees its folders."""
     working_folder: str
     """The server's."""
     model_folders: tuple[str, ...]
@@ -53,6 +54,7 @@ class WorkerActor:
         self._early: list[Command | None] = []
         self._running: Running | None = None
         self._scratch: Scratch | None = None
+        self._own_folder: OwnFolder | None = None
 
     def versions(self) -> tuple[str, str]:
         """Of cookhouse and Python."""
@@ -88,18 +90,21 @@ class WorkerActor:
         return self._scratch.read(name, offset, num_bytes)
 
     def leave(self) -> None:
-        """End the process, whatever it does."""
+        """Delete what the server does not see, and end the process, whatever it does."""
+        if self._own_folder is not None:
+            self._own_folder.delete()
         os._exit(0)
 
     def _run(self, options: Mapping[str, Any], engine_options: Mapping[str, Any], place: Place) -> None:
         worker = WorkerOptions(**{**options, "folder": Path(options["folder"])})
         teller = LogTeller(self._tell)
-        teller.setFormatter(logging.Formatter(f"worker {worker.worker} on {place.node}: %(message)s"))
+        teller.setFormatter(logging.Formatter(f"node {place.node}: %(message)s"))
         logging.getLogger().addHandler(teller)
         try:
-            if place.server:
-                worker = replace(worker, folder=scratch_folder(place.server, worker.worker))
-                _settle(place)
+            _settle(place)
+            if not place.is_here:
+                self._own_folder = OwnFolder()
+                worker = replace(worker, folder=self._own_folder.path / worker.worker)
             self._scratch = Scratch(worker.folder / _FILES)
             self._load()
             running = self._make(worker, engine_options, self._tell)

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 from cookhouse.engine.contract import Failure, Lost
 from cookhouse.engine.transports.child_process import MakeRunning, Pipe
 from cookhouse.engine.transports.messages import Receiver
+from cookhouse.engine.transports.ray.addresses import LOCAL, why_too_late
+from cookhouse.engine.transports.ray.bundles import Needs
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.extras import install_command
 
 if TYPE_CHECKING:
-    from cookhouse.engine.transports.ray.cluster import Cluster, Needs
+    from cookhouse.engine.transports.ray.cluster import Cluster
     from cookhouse.engine.transports.ray.shelf import Shelf
 
 _JOIN_SECONDS = 20.0
@@ -33,7 +35,11 @@ _LEAVE_SECONDS = 10.0
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
 _SHELF_SHARE = 4
 """Parts of files keep this part of the object store, one in so many."""
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # a call after the end would start a cluster
+}
 
 
 def run_driver(descriptor: int, load: Callable[[], None], make: MakeRunning) -> int:
@@ -53,10 +59,10 @@ class _Driver:
     ) -> None:
         self._control = control
         self._address: str = options["address"]
-        self._needs: dict[str, Any] = options["needs"]
+        self._needs = Needs(**options["needs"])
         self._load = load
         self._make = make
-        self._joined: Future[tuple[Cluster, Needs, Shelf]] = Future()
+        self._joined: Future[tuple[Cluster, Shelf]] = Future()
         self._over = threading.Event()
         """The server is gone."""
         self._is_given_up = threading.Event()
@@ -67,15 +73,8 @@ class _Driver:
 
     def run(self) -> int:
         """Join, and stay until the server or the head is gone."""
-        joining = threading.Timer(
-            _LOCAL_SECONDS if self._address == "local" else _JOIN_SECONDS,
-            self._refuse,
-            [
-                InputError(
-                    f"Ray's cluster at {self._address} cannot be joined: its head does not answer as one of Ray's"
-                )
-            ],
-        )
+        seconds = _LOCAL_SECONDS if self._address == LOCAL else _JOIN_SECONDS
+        joining = threading.Timer(seconds, self._refuse, [InputError(why_too_late(self._address, seconds))])
         joining.daemon = True
         joining.start()
         try:
@@ -99,21 +98,20 @@ class _Driver:
                     self._over.set()
                 return
             for each in descriptors:
-                worker = threading.Thread(target=self._serve, args=(socket.socket(fileno=each),), daemon=True)
+                worker = threading.Thread(target=self._keep, args=(socket.socket(fileno=each),), daemon=True)
                 self._workers.append(worker)
                 worker.start()
 
     def _join(self) -> "Cluster":
         try:
-            from cookhouse.engine.transports.ray.cluster import Cluster, Needs
+            from cookhouse.engine.transports.ray.cluster import Cluster
             from cookhouse.engine.transports.ray.shelf import Shelf
         except ModuleNotFoundError as error:
             raise InputError(
                 f"--ray needs the package {error.name}, which is not installed: {install_command('ray')}"
             ) from error
-        cluster = Cluster(self._address)
-        needs = Needs(**self._needs)
-        self._joined.set_result((cluster, needs, Shelf(cluster.store_bytes() // _SHELF_SHARE)))
+        cluster = Cluster(self._address, self._needs)
+        self._joined.set_result((cluster, Shelf(cluster.store_bytes() // _SHELF_SHARE)))
         return cluster
 
     def _refuse(self, error: CookhouseError) -> None:
@@ -124,6 +122,13 @@ class _Driver:
         for worker in list(self._workers):
             worker.join(_FLUSH_SECONDS)
         os._exit(1)
+
+    def _keep(self, connection: socket.socket) -> None:
+        """Serve a worker, and forget it."""
+        try:
+            self._serve(connection)
+        finally:
+            self._workers.remove(threading.current_thread())
 
     def _serve(self, connection: socket.socket) -> None:
         ends: list[Callable[[], None]] = []
@@ -140,12 +145,11 @@ class _Driver:
         except EOFError:
             return
         try:
-            cluster, needs, shelf = self._joined.result()
+            cluster, shelf = self._joined.result()
             from cookhouse.engine.transports.ray.relay import Relay
 
             relay = Relay(
                 cluster,
-                needs,
                 shelf,
                 options,
                 engine_options,
@@ -158,9 +162,11 @@ class _Driver:
             if is_hung_up.is_set():  # while there was no cluster
                 return
             self._losses.append(relay.lose)
-            pipe.feed(relay)
-            relay.run()
-            self._losses.remove(relay.lose)
+            try:
+                pipe.feed(relay)
+                relay.run()
+            finally:
+                self._losses.remove(relay.lose)
         except Exception as error:
             failure = Failure.of(error)
             if failure.details and failure.kind == "bug":

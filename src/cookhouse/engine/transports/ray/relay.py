@@ -1,38 +1,46 @@
-"""One worker, as the driver has it: an actor somewhere, what goes to it and what comes back."""
+"""One worker, as the driver has it: an actor somewhere, what goes to it and what comes back.
+
+`end` is the one way to end, from whatever thread. It tells why, and wakes the others:
+
+run      finds a place, starts the actor, and reads its events until the last one; then gives the place back
+sender   sends commands
+watcher  looks after the node and what was sent; after the end it ends the actor
+"""
 
 import contextlib
-import platform
+import logging
 import queue
-import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from cookhouse.engine.contract import Command, Event, Fetch, Load, Lost, Up, WorkerOptions
 from cookhouse.engine.transports.child_process import MakeRunning, Tell
 from cookhouse.engine.transports.messages import decode_all, encode
-from cookhouse.engine.transports.ray.actor import Place, WorkerActor
-from cookhouse.engine.transports.ray.cluster import Cluster, Needs, Node, answers, model_folders
+from cookhouse.engine.transports.ray.actor import Place
+from cookhouse.engine.transports.ray.addresses import answers
+from cookhouse.engine.transports.ray.bundles import memory_share
+from cookhouse.engine.transports.ray.cluster import Cluster, Node
 from cookhouse.engine.transports.ray.own_tokenizers import with_own_tokenizers
+from cookhouse.engine.transports.ray.ray_errors import said
 from cookhouse.engine.transports.ray.shelf import Shelf
 from cookhouse.engine.transports.ray.shipping import Shipping
-from cookhouse.errors import InputError, ServiceError
-from cookhouse.version import __version__
+from cookhouse.engine.transports.ray.starting import begin, make_actor
 
-_START_SECONDS = 120.0
-_MAX_CALLS = 8
-"""Of an actor's methods at a time: events, commands, and parts of files."""
+_log = logging.getLogger(__name__)
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
 """How often a node is asked whether it is there, and how often in a row it may miss that."""
-_MAX_COMMANDS, _MAX_SAID = 64, 300
-"""Commands sent at a time; letters of what Ray says."""
+_LEAVE_SECONDS = 5.0
+"""For an actor to delete its files and end; then it is killed."""
+_MAX_COMMANDS = 64
+"""Sent at a time."""
 
 
 class Relay:
@@ -41,7 +49,6 @@ class Relay:
     def __init__(
         self,
         cluster: Cluster,
-        needs: Needs,
         shelf: Shelf,
         options: WorkerOptions,
         engine_options: Mapping[str, Any],
@@ -53,7 +60,6 @@ class Relay:
     ) -> None:
         """`doubt` is called before a loss is told that may be the cluster's."""
         self._cluster = cluster
-        self._needs = needs
         self._shelf = shelf
         self._options = options
         self._engine_options = engine_options
@@ -63,12 +69,12 @@ class Relay:
         self._doubt = doubt
         self._outgoing: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._num_sent = 0
+        self._sent: deque[Any] = deque()
+        """Calls that have not been seen to arrive."""
         self._is_up = threading.Event()
         self._is_over = threading.Event()
         self._lock = threading.Lock()
-        self._is_lost = False
         self._actor: Any = None
-        self._node: Node | None = None
         self._shipping: Shipping | None = None
 
     def submit(self, commands: Sequence[Command]) -> None:
@@ -80,13 +86,25 @@ class Relay:
         """See `Running`."""
         self._outgoing.put(None)
 
-    def end(self) -> None:
-        """End the actor at once, whatever it does. From any thread."""
-        self._is_over.set()
-        if self._actor is not None:
-            with contextlib.suppress(RayError):  # it has ended
-                self._actor.leave.remote()
-                ray.kill(self._actor)
+    def end(self, lost: Lost | None = None) -> None:
+        """End the actor, whatever it does, and tell of its loss, if it is one. From any thread, without waiting for
+        Ray. Only the first call counts.
+        """
+        with self._lock:
+            is_first = not self._is_over.is_set()
+            self._is_over.set()
+        if not is_first:
+            return
+        if self._shipping is not None:
+            self._shipping.abandon()
+        if lost is not None:
+            self._tell([lost])
+        self._is_up.set()
+        self._outgoing.put(None)
+
+    def lose(self, reason: str) -> None:
+        """End it, and say why."""
+        self.end(Lost(worker=self._options.worker, reason=reason))
 
     def run(self) -> None:
         """Find a place, start the actor there, and carry events until it ends.
@@ -94,77 +112,71 @@ class Relay:
         Raises:
             CookhouseError: it cannot be started there.
         """
-        group, bundle = self._cluster.place(self._needs)
+        group, bundle = self._cluster.place(self._options.index)
         try:
-            self._start(group, bundle)
-            if self._is_over.is_set():  # while there was no actor to be ended
-                return
-            for work in (self._send_all, self._watch):
-                threading.Thread(target=work, daemon=True).start()
-            self._read()
+            if not self._is_over.is_set():  # while there was no place
+                self._run(group, bundle)
         finally:
-            self.end()
             with contextlib.suppress(RayError):
                 ray.util.remove_placement_group(group)
 
-    def lose(self, reason: str) -> None:
-        """Tell of its end, unless that has been told."""
-        with self._lock:
-            is_known, self._is_lost = self._is_lost or self._is_over.is_set(), True
-        if not is_known:
-            self._tell([Lost(worker=self._options.worker, reason=reason)])
-
-    def _start(self, group: PlacementGroup, bundle: Mapping[str, float]) -> None:
+    def _run(self, group: PlacementGroup, bundle: Mapping[str, float]) -> None:
         (node_id,) = ray.util.placement_group_table(group)["bundles_to_node_id"].values()
-        node = self._node = self._cluster.node(node_id)
-        self._actor = (
-            ray.remote(WorkerActor)
-            .options(
-                num_cpus=bundle["CPU"],
-                num_gpus=bundle.get("GPU", 0),
-                memory=bundle.get("memory"),
-                scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
-                max_restarts=0,
-                max_task_retries=0,
-                max_concurrency=_MAX_CALLS,
-            )
-            .remote(max(1, int(bundle["CPU"])), self._load, self._make)
-        )
-        _check_versions(self._actor, node)
-        is_here = node_id == self._cluster.node_id
+        node = self._cluster.node(node_id)
+        self._actor = make_actor(group, bundle, self._load, self._make)
+        watcher = threading.Thread(target=self._watch, args=(node,), name="watcher", daemon=True)
+        watcher.start()
+        try:
+            self._begin(node, bundle)
+            threading.Thread(target=self._send_all, name="sender", daemon=True).start()
+            self._read(node)
+        finally:
+            self.end()
+            watcher.join()
+
+    def _begin(self, node: Node, bundle: Mapping[str, float]) -> None:
+        is_here = node.node_id == self._cluster.node_id
         if not is_here:
             self._shipping = Shipping(
-                self._actor, self._shelf, self._options.worker, tell=self._tell, submit=self.submit
+                self._actor, self._shelf, self._options.worker, tell=self._tell, submit=self.submit, lose=self.lose
             )
+        base_models = self._engine_options.get("base_models", [])
         place = Place(
             node=node.name,
-            server="" if is_here else f"{socket.gethostname()} {self._cluster.node_id} {self._options.folder}",
+            is_here=is_here,
             working_folder=str(Path.cwd()),
-            model_folders=() if is_here else model_folders(self._engine_options.get("base_models", [])),
+            model_folders=() if is_here else tuple(name for name in base_models if Path(name).is_dir()),
         )
-        options = {**asdict(self._options), "folder": str(self._options.folder)}
-        frame = b"".join(encode((options, dict(self._engine_options))))
-        ray.get(self._actor.begin.remote(frame, tuple(place)))
+        options = replace(
+            self._options,
+            index=0,  # Ray gives it cores and GPUs of its own, but no memory
+            num_sharing=1,
+            memory_bytes=memory_share(bundle, node.total),
+            gpu_part=min(bundle.get("GPU", 1.0), 1.0),
+        )
+        told = {**asdict(options), "folder": str(options.folder.absolute())}
+        begin(self._actor, node.name, b"".join(encode((told, dict(self._engine_options)))), tuple(place))
 
-    def _read(self) -> None:
+    def _read(self, node: Node) -> None:
         try:
             for reference in self._actor.events.options(num_returns="streaming").remote():
                 self._take(ray.get(reference))
             if self._shipping is not None:
                 self._shipping.close()
         except RayError as error:
-            assert self._node is not None
+            if self._is_over.is_set():
+                return
             self._doubt()
-            is_there = answers(self._node.name, self._node.port)
-            what = "its actor died" if is_there else "its node is gone"
-            self.lose(f"{what}, node {self._node.name}: {_said(error)}")
+            what = "its actor died" if answers(node.name, node.port) else "its node is gone"
+            self.lose(f"{what}, node {node.name}: {said(error)}")
 
     def _take(self, frames: bytes) -> None:
         for event in decode_all(frames):
+            if isinstance(event, Lost):
+                self.end(event)
+                return
             told: Event | None = with_own_tokenizers(event)
-            if isinstance(told, Lost):
-                self._is_lost = True
-            elif self._shipping is not None and told is not None:
+            if self._shipping is not None and told is not None:
                 told = self._shipping.inward(told)
             if told is not None:
                 self._tell([told])
@@ -172,7 +184,7 @@ class Relay:
                 self._is_up.set()
 
     def _send_all(self) -> None:
-        try:
+        with self._or_lost("commands cannot be sent"):
             is_last = False
             while not is_last and not self._is_over.is_set():
                 commands = self._take_outgoing()
@@ -183,17 +195,16 @@ class Relay:
                         self._send(frames)  # what came before need not wait for files
                         frames = []
                         self._is_up.wait()  # its folder is emptied before
+                    if self._is_over.is_set():
+                        return
                     if self._shipping is not None and command is not None:
                         command = self._shipping.outward(command)
                     frames += encode(command)
                 self._send(frames)
-        except RayError as error:
-            self._doubt()
-            self.lose(f"commands cannot be sent: {_said(error)}")
 
     def _send(self, frames: Sequence[memoryview]) -> None:
         if frames:
-            self._actor.submit.remote(self._num_sent, b"".join(frames))
+            self._sent.append(self._actor.submit.remote(self._num_sent, b"".join(frames)))
             self._num_sent += 1
 
     def _take_outgoing(self) -> list[Command | None]:
@@ -204,47 +215,37 @@ class Relay:
                 taken.append(self._outgoing.get_nowait())
         return taken
 
-    def _watch(self) -> None:
-        """Notice a node that is gone before Ray does, which may take half a minute."""
-        assert self._node is not None
+    def _watch(self, node: Node) -> None:
+        """Notice a node that is gone before Ray does, which may take half a minute, and end the actor in the end."""
         misses = 0
-        while misses < _MAX_MISSES:
-            if self._is_over.wait(_WATCH_SECONDS):
+        while not self._is_over.wait(_WATCH_SECONDS):
+            with self._or_lost("a command did not arrive"):
+                self._check_sent()
+            misses = 0 if answers(node.name, node.port) else misses + 1
+            if misses == _MAX_MISSES:
+                self.lose(f"its node {node.name} does not answer")
+        with contextlib.suppress(RayError):  # it has ended
+            ray.wait([self._actor.leave.remote()], timeout=_LEAVE_SECONDS)
+        with contextlib.suppress(RayError):
+            ray.kill(self._actor)
+
+    def _check_sent(self) -> None:
+        """Raise what a call raised: all that were sent after one that is lost wait for it, for ever."""
+        sent = [self._sent.popleft() for _ in range(len(self._sent))]
+        if sent:
+            arrived, under_way = ray.wait(sent, num_returns=len(sent), timeout=0)
+            self._sent.extend(under_way)
+            ray.get(arrived)
+
+    @contextlib.contextmanager
+    def _or_lost(self, what: str) -> Iterator[None]:
+        """Whatever is raised within ends the worker, in words: no thread of its ends without them."""
+        try:
+            yield
+        except Exception as error:
+            if self._is_over.is_set():
                 return
-            misses = 0 if answers(self._node.name, self._node.port) else misses + 1
-        self.lose(f"its node {self._node.name} does not answer")
-
-
-def _check_versions(actor: Any, node: Node) -> None:
-    """Wait until an actor runs.
-
-    Raises:
-        InputError: what it needs is not installed there, or another version of it.
-        ServiceError: it does not start.
-    """
-    try:
-        theirs = ray.get(actor.versions.remote(), timeout=_START_SECONDS)
-    except GetTimeoutError as error:
-        raise ServiceError(
-            f"no actor starts on node {node.name} within {_START_SECONDS:g} s; see Ray's logs"
-        ) from error
-    except RayError as error:
-        said = str(error)
-        if "No module named 'cookhouse" in said:
-            raise InputError(
-                f"node {node.name} has no cookhouse: install it there, version {__version__}, for the Python that Ray "
-                "runs with"
-            ) from error
-        raise ServiceError(f"no actor starts on node {node.name}: {_said(error)}") from error
-    for name, own, their in zip(("cookhouse", "Python"), (__version__, platform.python_version()), theirs, strict=True):
-        if own != their:
-            raise InputError(
-                f"node {node.name} has {name} {their}, and this machine {name} {own}; install the same on both"
-            )
-
-
-def _said(error: Exception) -> str:
-    """What Ray says, in one line: the cause, where it names one."""
-    said = " ".join(str(error).split())
-    _, found, cause = said.partition("The actor is dead because ")
-    return (cause if found else said)[:_MAX_SAID] or type(error).__name__
+            if not isinstance(error, RayError):
+                _log.exception("%s to worker %s", what, self._options.worker)
+            self._doubt()
+            self.lose(f"{what}: {said(error)}")

@@ -1,31 +1,13 @@
-"""The folder of a worker on a node that sees no folder of the server's."""
+"""Files of a worker, as they come and go in parts."""
 
-import hashlib
-import os
 import re
-import tempfile
 from pathlib import Path
 
-from cookhouse.errors import InputError, ServiceError
+from cookhouse.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 MAX_PART_BYTES = 2**26
 MAX_FILE_BYTES = 2**42
-
-
-def scratch_folder(server: str, worker: str) -> Path:
-    """The same for the same worker of the same server, so that what one that was killed left is emptied by the next.
-
-    Raises:
-        ServiceError: somebody else owns what it lies in.
-    """
-    base = Path(tempfile.gettempdir()) / f"cookhouse-{os.getuid()}"
-    base.mkdir(mode=0o700, exist_ok=True)
-    if base.is_symlink() or base.stat().st_uid != os.getuid():
-        raise ServiceError(f"{base} is not a folder of this user; remove it, or set TMPDIR for Ray on this node")
-    folder = base / hashlib.sha256(server.encode()).hexdigest()[:16] / worker
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
 
 
 class Scratch:

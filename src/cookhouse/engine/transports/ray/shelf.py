@@ -27,8 +27,6 @@ class Shelf:
         self._max_parts = max(1, max_bytes // PART_BYTES)
         self._lock = threading.Lock()
         self._parts: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
-        self.num_put = 0
-        """Parts that were read and put."""
 
     def parts(self, path: Path) -> Iterator[Part]:
         """A file's parts, at least one. From any thread.
@@ -44,7 +42,6 @@ class Shelf:
                     if key not in self._parts:
                         file.seek(offset)
                         self._parts[key] = ray.put(file.read(PART_BYTES))
-                        self.num_put += 1
                     self._parts.move_to_end(key)
                     reference = self._parts[key]
                     while len(self._parts) > self._max_parts:

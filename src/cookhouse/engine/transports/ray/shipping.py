@@ -4,10 +4,11 @@ Load, Fetch          the files are sent ahead, into a folder of the worker's own
 Save, SaveSnapshot   the worker saves into a folder of its own; the files are brought here, and then it is done
 """
 
-import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,12 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.transports.child_process import Tell
+from cookhouse.engine.transports.ray.ray_errors import cause_of, is_loss, said
 from cookhouse.engine.transports.ray.scratch import MAX_FILE_BYTES, parts_of
 from cookhouse.engine.transports.ray.shelf import PART_BYTES, Shelf
 from cookhouse.engine.worker.folders import file_sizes, shared_folder
 from cookhouse.errors import InputError
 
-_log = logging.getLogger(__name__)
 _MAX_UNDER_WAY = 3
 """Parts of a file that are on their way at a time."""
 
@@ -46,17 +47,29 @@ class Shipping:
     """`outward` is called in the thread that submits, `inward` in the one that reads events."""
 
     def __init__(
-        self, actor: Any, shelf: Shelf, worker: str, *, tell: Tell, submit: Callable[[Sequence[Command]], None]
+        self,
+        actor: Any,
+        shelf: Shelf,
+        worker: str,
+        *,
+        tell: Tell,
+        submit: Callable[[Sequence[Command]], None],
+        lose: Callable[[str], None],
     ) -> None:
+        """`lose` is called with the reason where the worker is out of reach."""
         self._actor = actor
         self._shelf = shelf
         self._worker = worker
         self._tell = tell
         self._submit = submit
+        self._lose = lose
+        self._landing = threading.Lock()
+        """Held while a folder gets its name here and that is told."""
+        self._is_abandoned = False
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saves")
         self._num_folders = 0
-        self._loads: dict[str, str] = {}
-        """By command: its folder at the worker, not needed once it is answered."""
+        self._passing: dict[str, str] = {}
+        """By command: a folder at the worker, not needed once it is answered."""
         self._fetches: dict[str, str] = {}
         """By snapshot: its folder at the worker, which may be read again until the snapshot is forgotten."""
         self._saves: dict[str, tuple[Save | SaveSnapshot, Path, str]] = {}
@@ -86,9 +99,9 @@ class Shipping:
             self._saves[command.command_id] = command, here, there
             return replace(command, url=self._url(there))
         if isinstance(command, Load):
-            self._loads[command.command_id] = there
+            self._passing[command.command_id] = there
         else:
-            self._fetches[command.snapshot_id] = there
+            self._fetch_anew(command, there)
         failure = self._send(here, there)
         if failure is None:
             return replace(command, url=self._url(there))
@@ -101,7 +114,7 @@ class Shipping:
         """The event as the server expects it; None: it is told later."""
         if not isinstance(event, Done | Failed):
             return event
-        if (there := self._loads.pop(event.command_id, None)) is not None:
+        if (there := self._passing.pop(event.command_id, None)) is not None:
             self._forget(there)
         save = self._saves.pop(event.command_id, None)
         failure = self._unsent.pop(event.command_id, None)
@@ -116,11 +129,24 @@ class Shipping:
         """Write what has been saved, and nothing more."""
         self._writer.shutdown(wait=True)
 
+    def abandon(self) -> None:
+        """Have no folder get its name here any more: whoever waits for it is about to be told that it does not come."""
+        with self._landing:
+            self._is_abandoned = True
+
     def _url(self, there: str) -> str:
         return f"worker://{self._worker}/{there}"
 
     def _forget(self, there: str) -> None:
         self._submit([Forget(command_id="", account=Account("", ""), urls=(self._url(there),))])
+
+    def _fetch_anew(self, command: Fetch, there: str) -> None:
+        """Note where a snapshot's files go; those that an earlier Fetch brought are read until this one is answered."""
+        self._unfetched.pop(command.snapshot_id, None)
+        earlier = self._fetches.pop(command.snapshot_id, None)
+        if earlier is not None:
+            self._passing[command.command_id] = earlier
+        self._fetches[command.snapshot_id] = there
 
     def _forgetting(self, command: Forget) -> Forget:
         """With the folders of the snapshots that are forgotten."""
@@ -148,20 +174,30 @@ class Shipping:
             while under_way:
                 ray.get(under_way.popleft())
         except (OSError, InputError) as error:  # an actor's, too: Ray raises what is both
-            return Failure.of(_cause(error))
+            return Failure.of(cause_of(error))
         return None
 
     def _bring(self, done: Done, command: Save | SaveSnapshot, here: Path, there: str) -> None:
         """Write here what the worker saved, and say that it is done. Runs in the writer's thread."""
+        if self._is_abandoned:
+            return
         try:
-            assert isinstance(done.output, Saved)
-            with new_folder(here) as folder:
-                for name, num_bytes in done.output.sizes.items():
-                    self._bring_file(f"{there}/{name}", num_bytes, folder.joinpath(*parts_of(name)))
-            event: Event = replace(done, output=replace(done.output, url=command.url))
+            with ExitStack() as landing:
+                with new_folder(here) as folder:
+                    assert isinstance(done.output, Saved)
+                    for name, num_bytes in done.output.sizes.items():
+                        self._bring_file(f"{there}/{name}", num_bytes, folder.joinpath(*parts_of(name)))
+                    landing.enter_context(self._landing)
+                    if self._is_abandoned:
+                        raise _AbandonedError
+                self._tell([replace(done, output=replace(done.output, url=command.url))])
+        except _AbandonedError:
+            return
         except Exception as error:
-            event = Failed(command_id=done.command_id, failure=Failure.of(_cause(error)))
-        self._tell([event])
+            if is_loss(error):  # the save is to be done again, by another worker
+                self._lose(f"what it saved cannot be brought: {said(error)}")
+                return
+            self._tell([Failed(command_id=done.command_id, failure=Failure.of(cause_of(error)))])
         self._forget(there)
 
     def _bring_file(self, name: str, num_bytes: int, path: Path) -> None:
@@ -179,6 +215,5 @@ class Shipping:
             raise OSError(f"{name} came with {path.stat().st_size:,} bytes of {num_bytes:,}")
 
 
-def _cause(error: Exception) -> BaseException:
-    """What an actor raised, without what Ray says of it."""
-    return error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
+class _AbandonedError(Exception):
+    """Nobody waits for a folder any more."""

@@ -4,20 +4,22 @@ import contextlib
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.transports.child import start_child
 from cookhouse.engine.transports.connected import Connected
 from cookhouse.engine.transports.messages import encode
+from cookhouse.engine.transports.ray.addresses import LOCAL
 from cookhouse.engine.transports.sending import Sender
 
-LOCAL = "local"
-"""In place of an address: a cluster of this machine alone, which ends with the server."""
 DRIVER_COMMAND = (sys.executable, "-m", "cookhouse.engine.on_ray")
 _EXIT_SECONDS = 15.0
+_LAST_WORDS_SECONDS = 5.0
+"""For a driver that has lost the cluster; it ends by itself after two."""
 _DEATH_SECONDS = 0.2
 """From the end of a worker's socket to that of the driver, if it is that which ended."""
 
@@ -41,8 +43,8 @@ class RayWorkers:
     ) -> None:
         """`address` is `HOST:PORT` of Ray's head, `auto` for the cluster that this machine is a node of, or `local`.
 
-        Of a worker: `num_cpus` None is one beside a GPU, and else what the largest node has, shared out to
-        `num_workers`; `num_gpus` None is one, where the cluster has any; None of `memory_bytes` reserves none.
+        Of a worker: `num_cpus` None is one beside a GPU, and else as many as leave room for `num_workers`; `num_gpus`
+        None is one, where the cluster has any; None of `memory_bytes` reserves none.
         """
         self.engine_options: Mapping[str, Any] = {}
         """What the engine of each is made with: see `TorchEngine`. Set before the first call."""
@@ -67,15 +69,14 @@ class RayWorkers:
         """Have the driver join the cluster; again does nothing."""
         if self._driver is None or not self._driver.takes_workers():
             if self._driver is not None:
-                self._driver.close(0.0)
+                self._driver.give_up()
             self._driver = _Driver(self._command, self._told)
 
     def __call__(self, options: WorkerOptions) -> Connected:
         self.start()
         assert self._driver is not None
         worker = self._driver.connect()
-        # Ray gives it cores and GPUs of its own.
-        worker.begin(replace(options, index=0, num_sharing=1), self.engine_options)
+        worker.begin(options, self.engine_options)
         return worker
 
     def __enter__(self) -> Self:
@@ -100,7 +101,7 @@ class _Driver:
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):  # the driver has died; the worker finds its socket closed
             socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
-        return Connected(ours, _Share(ours, self.process))
+        return Connected(ours, _Share(ours, self.process), "Ray's driver")
 
     def takes_workers(self) -> bool:
         """Whether it has neither ended nor lost the cluster."""
@@ -112,6 +113,10 @@ class _Driver:
             return True
         except OSError:
             return False
+
+    def give_up(self) -> None:
+        """Take no more of it. It is given time to tell its workers why, while another takes its place."""
+        threading.Thread(target=self.close, args=(_LAST_WORDS_SECONDS,), name="driver's end", daemon=True).start()
 
     def close(self, seconds: float = _EXIT_SECONDS) -> None:
         """End it in order, or at once where that takes longer."""
@@ -139,6 +144,8 @@ class _Share:
     def wait(self, timeout: float | None = None) -> int:
         """The driver's exit code, where it has ended; the worker has, in any case."""
         try:
-            return self.process.wait(_DEATH_SECONDS if timeout is None else min(timeout, _DEATH_SECONDS))
+            return self.process.wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
-            return 0
+            if timeout is None:
+                return 0
+            raise

@@ -1,0 +1,84 @@
+"""What a worker takes of a node: what was asked for, and for what was left open a share. Knows no Ray."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cookhouse.errors import InputError
+
+Amounts = Mapping[str, float]
+"""Of resources, by Ray's names for them; memory in bytes."""
+WAY_OUT = "ask for less with --worker-cpus, --worker-gpus or --worker-memory-bytes, start fewer workers, or add a node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a worker takes of a node."""
+
+    num_cpus: int | None
+    """None: a GPU's worker one, and others a share of the cluster's."""
+    num_gpus: float | None
+    """None: one, where the cluster has any."""
+    memory_bytes: int | None
+    num_workers: int = 1
+    """Those that share the cluster, which a choice that was left open takes into account."""
+
+
+def bundle_of(needs: Needs, totals: Sequence[Amounts]) -> dict[str, float]:
+    """What each of the workers takes, for nodes that have so much in all.
+
+    Raises:
+        InputError: there is no room for so many.
+    """
+    num_gpus = needs.num_gpus
+    if num_gpus is None:
+        num_gpus = 1 if any(total.get("GPU", 0) >= 1 for total in totals) else 0
+    beside: dict[str, float] = {"GPU": num_gpus} if num_gpus else {}
+    if needs.memory_bytes is not None:
+        beside["memory"] = float(needs.memory_bytes)
+    num_cpus = needs.num_cpus or (1 if num_gpus else _cpu_share(beside, totals, needs.num_workers))
+    return {"CPU": float(num_cpus), **beside}
+
+
+def fits(bundle: Amounts, total: Amounts) -> bool:
+    return all(total.get(name, 0) >= amount for name, amount in bundle.items())
+
+
+def memory_share(bundle: Amounts, total: Amounts) -> int | None:
+    """Bytes of a node's memory for a worker: those reserved, or with a part of the cores the same part; None: all."""
+    if "memory" in bundle:
+        return int(bundle["memory"])
+    part = bundle["CPU"] / max(total.get("CPU", 0), 1)
+    return int(total["memory"] * part) if part < 1 and "memory" in total else None
+
+
+def asks(bundle: Amounts) -> str:
+    return f"a worker is to have {in_words(bundle)}"
+
+
+def figures(totals: Sequence[Amounts]) -> str:
+    return f"its {len(totals)} nodes have {'; '.join(map(in_words, totals))}"
+
+
+def in_words(amounts: Amounts) -> str:
+    words = [f"{amounts.get('CPU', 0):g} CPUs", f"{amounts.get('GPU', 0):g} GPUs"]
+    if "memory" in amounts:
+        words.append(f"{amounts['memory'] / 2**30:.1f} GiB")
+    return ", ".join(words)
+
+
+def _cpu_share(beside: Amounts, totals: Sequence[Amounts], num_workers: int) -> int:
+    """The most cores that so many workers can have each: a worker has those of one node."""
+    for num_cpus in range(int(max((total.get("CPU", 0) for total in totals), default=0)), 0, -1):
+        if sum(_room({"CPU": num_cpus, **beside}, total) for total in totals) >= num_workers:
+            return num_cpus
+    least = {"CPU": 1.0, **beside}
+    num_places = sum(_room(least, total) for total in totals)
+    raise InputError(
+        f"{num_workers} workers are to have {in_words(least)} each at least, and Ray's cluster has room for "
+        f"{num_places}: {figures(totals)}; {WAY_OUT}"
+    )
+
+
+def _room(bundle: Amounts, total: Amounts) -> int:
+    """Workers that a node has room for."""
+    return int(min(total.get(name, 0) // amount for name, amount in bundle.items()))

@@ -1,0 +1,114 @@
+"""What a driver asks Ray for, without a cluster."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cookhouse.engine.transports.ray.addresses import LOCAL, RUNNING, why_not_joined, why_too_late
+from cookhouse.engine.transports.ray.bundles import Needs
+from cookhouse.errors import InputError, ServiceError
+
+if TYPE_CHECKING:
+    from cookhouse.engine.transports.ray.cluster import Cluster
+
+with_ray = [pytest.mark.ray, pytest.mark.usefixtures("ray_is_here")]
+CLUSTER = "cookhouse.engine.transports.ray.cluster"
+
+
+class FakeRay:
+    """Nodes with cores, and places on them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *cpus: int) -> None:
+        self.cpus = list(cpus)
+        """That each node has."""
+        self.free = list(cpus)
+        self.options: dict[str, Any] = {}
+        context = SimpleNamespace(get_node_id=lambda: "0", gcs_address="127.0.0.1:1")
+        monkeypatch.setattr("ray.init", lambda _, **options: self.options.update(options))
+        monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+        monkeypatch.setattr("ray.nodes", self._nodes)
+        monkeypatch.setattr("ray.available_resources", lambda: {"CPU": float(sum(self.free))})
+        monkeypatch.setattr("ray.util.remove_placement_group", lambda _: None)
+        monkeypatch.setattr(f"{CLUSTER}.placement_group", lambda bundles: SimpleNamespace(wait=self._place(bundles[0])))
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "NodeID": str(index),
+                "Alive": True,
+                "NodeManagerAddress": "127.0.0.1",
+                "NodeManagerPort": 1,
+                "Resources": {"CPU": float(number)},
+            }
+            for index, number in enumerate(self.cpus)
+        ]
+
+    def _place(self, bundle: dict[str, float]) -> Callable[[float], bool]:
+        def wait(_: float) -> bool:
+            for index, free in enumerate(self.free):
+                if free >= bundle["CPU"]:
+                    self.free[index] -= int(bundle["CPU"])
+                    return True
+            return False
+
+        return wait
+
+
+def joined(num_workers: int, address: str = LOCAL) -> "Cluster":
+    from cookhouse.engine.transports.ray.cluster import Cluster
+
+    return Cluster(address, Needs(num_cpus=None, num_gpus=None, memory_bytes=None, num_workers=num_workers))
+
+
+class TestPlaces:
+    pytestmark = with_ray
+
+    def test_a_cluster_of_its_own_has_the_cores_of_this_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch workers that share the one core that `taskset` leaves."""
+        ray = FakeRay(monkeypatch, 3)
+        monkeypatch.setattr(f"{CLUSTER}.allowed_cores", lambda: [1, 4, 5])
+        monkeypatch.setattr(f"{CLUSTER}.num_within_quota", lambda number: number)
+        joined(1)
+        assert ray.options["num_cpus"] == 3
+
+    def test_the_share_stays_where_a_node_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch a worker in place of a lost one that wants another number of cores than the others have."""
+        ray = FakeRay(monkeypatch, 6, 6)
+        cluster = joined(3)
+        assert [cluster.place(index)[1] for index in range(3)] == [{"CPU": 3}] * 3
+        ray.cpus, ray.free = [6], [3]
+        assert cluster.place(2)[1] == {"CPU": 3}
+
+    def test_an_added_worker_takes_what_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch a worker that cannot be added to nodes of which others have a share each."""
+        ray = FakeRay(monkeypatch, 4, 4)
+        cluster = joined(2)
+        assert [cluster.place(index)[1] for index in range(2)] == [{"CPU": 4}] * 2
+        ray.cpus, ray.free = [4, 4, 1, 1], [0, 0, 1, 1]
+        assert cluster.place(2)[1] == {"CPU": 1}
+
+    def test_where_nothing_is_free_a_worker_is_not_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        FakeRay(monkeypatch, 4)
+        cluster = joined(1)
+        cluster.place(0)
+        with pytest.raises(InputError, match=r"a worker that is added takes 1 CPUs, 0 GPUs at least.*drain a worker"):
+            cluster.place(1)
+
+    def test_a_node_that_is_gone_since_is_nobody_s_bug(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        FakeRay(monkeypatch, 4)
+        with pytest.raises(ServiceError, match="is gone"):
+            joined(1).node("")
+
+
+def test_why_there_is_no_cluster_is_said_of_the_one_that_was_asked_for() -> None:
+    """Would catch an operator who is sent to a head, where the cluster is to be of this machine."""
+    local = why_not_joined(LOCAL, "no\nspace left")
+    assert local.startswith("Ray cannot start a cluster of this machine: no space left; see that /tmp/ray")
+    assert why_too_late(LOCAL, 120.0).startswith(
+        "Ray cannot start a cluster of this machine: it took longer than 120 s"
+    )
+    assert "give HOST:PORT of a head (Could not find" in why_not_joined(RUNNING, "Could not find any running instance")
+    assert "`ray start --address=head:6379 --num-cpus=0`" in why_not_joined("head:6379", "nothing")
+    assert "head does not answer" in why_too_late("head:6379", 20.0)

@@ -1,0 +1,150 @@
+"""Files on their way to a worker and back, without a cluster: what is told where one end is lost meanwhile."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from cookhouse.engine.contract import (
+    Command,
+    Done,
+    Event,
+    Failed,
+    Failure,
+    Fetch,
+    Forget,
+    LoraSpec,
+    Sample,
+    SampleRequest,
+    Saved,
+    SaveSnapshot,
+)
+from tests.engine.transports.calls import ACCOUNT
+from tests.engine.transports.ray.fake_ray import FakeActor, pretend
+
+if TYPE_CHECKING:
+    from cookhouse.engine.transports.ray.shipping import Shipping
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_is_here")]
+NO_MEMORY = Failure(blame="user", kind="memory", message="no memory for that")
+
+
+class Worker:
+    """The other end, and what shipping tells of it."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, bytes] = {}
+        self.told: list[Event] = []
+        self.submitted: list[Command] = []
+        self.losses: list[str] = []
+        self.shipping: Shipping = self._shipping()
+
+    def _shipping(self) -> "Shipping":
+        from cookhouse.engine.transports.ray.shelf import Shelf
+        from cookhouse.engine.transports.ray.shipping import Shipping
+
+        actor = FakeActor({"read": lambda *_: self.read(), "write": self.write})
+        return Shipping(
+            actor, Shelf(2**30), "w1", tell=self.told.extend, submit=self.submitted.extend, lose=self.losses.append
+        )
+
+    def read(self) -> bytes:
+        return b"1234"
+
+    def write(self, name: str, _: int, part: bytes) -> None:
+        self.sent[name] = part
+
+    def save(self, folder: Path) -> None:
+        """Have it save a snapshot, and wait until it is here, or not."""
+        self.shipping.outward(
+            SaveSnapshot(command_id="save", account=ACCOUNT, snapshot_id="s", url=folder.absolute().as_uri())
+        )
+        saved = Saved(url="worker://w1/ray-1", form="weights", sizes={"a.bin": 4})
+        assert self.shipping.inward(Done(command_id="save", output=saved)) is None
+        self.shipping.close()
+
+    def fetch(self, folder: Path, command_id: str) -> Any:
+        """The command as it is sent."""
+        return self.shipping.outward(
+            Fetch(
+                command_id=command_id,
+                account=ACCOUNT,
+                snapshot_id="s",
+                base_model="base",
+                lora=LoraSpec(),
+                url=folder.absolute().as_uri(),
+            )
+        )
+
+    def sample(self, command_id: str) -> None:
+        request = SampleRequest(
+            request_id=command_id, base_model="base", snapshot_id="s", prompt_T=np.zeros(1, dtype=np.int64), seed=0
+        )
+        self.shipping.outward(Sample(command_id=command_id, account=ACCOUNT, request=request))
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    pretend(monkeypatch)
+    return Worker()
+
+
+def test_a_save_is_told_with_its_name_here(worker: Worker, tmp_path: Path) -> None:
+    worker.save(tmp_path / "saved")
+    (done,) = worker.told
+    assert isinstance(done, Done)
+    assert done.output == Saved(url=(tmp_path / "saved").as_uri(), form="weights", sizes={"a.bin": 4})
+    assert (tmp_path / "saved" / "a.bin").read_bytes() == b"1234"
+
+
+def test_nothing_gets_its_name_after_a_loss(worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a checkpoint of nobody's, in the way of the same save by another worker."""
+
+    def read() -> bytes:
+        worker.shipping.abandon()
+        return b"1234"
+
+    monkeypatch.setattr(worker, "read", read)
+    worker.save(tmp_path / "saved")
+    assert worker.told == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_save_whose_worker_is_lost_is_no_failure_of_its_own(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a tenant who is told of a bug, where another worker would have saved."""
+    from ray.exceptions import ActorDiedError
+
+    def read() -> bytes:
+        raise ActorDiedError
+
+    monkeypatch.setattr(worker, "read", read)
+    worker.save(tmp_path / "saved")
+    assert worker.told == []
+    (reason,) = worker.losses
+    assert reason.startswith("what it saved cannot be brought: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_fetch_makes_up_for_the_first(worker: Worker, tmp_path: Path) -> None:
+    """Would catch samples that fail for a checkpoint that is there, and files at the worker that nobody deletes."""
+    folder = tmp_path / "weights"
+    assert worker.fetch(folder, "first").url == "worker://w1/ray-1-unsent"
+    worker.sample("early")
+    folder.mkdir()
+    (folder / "a.bin").write_bytes(b"1234")
+    assert worker.fetch(folder, "second").url == "worker://w1/ray-2"
+    worker.sample("late")
+    assert worker.sent == {"ray-2/a.bin": b"1234"}
+    early, late = (worker.shipping.inward(Failed(command_id=each, failure=NO_MEMORY)) for each in ("early", "late"))
+    assert isinstance(early, Failed)
+    assert early.failure.kind == "damaged"
+    assert isinstance(late, Failed)
+    assert late.failure == NO_MEMORY
+    assert worker.submitted == []
+    worker.shipping.inward(Done(command_id="second", output=None))
+    (forget,) = worker.submitted
+    assert isinstance(forget, Forget)
+    assert forget.urls == ("worker://w1/ray-1",)
