@@ -11,6 +11,7 @@ from tests.server.store.test_store import CHECKPOINT, SESSION
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageBusyError, StorageError
 from cookhouse.server.store import postgresql as module
+from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.store import Store
 
 
@@ -65,8 +66,9 @@ def test_what_a_cut_connection_did_not_commit_is_kept(postgresql: Cluster, open_
         with store.database.writing():
             postgresql.cut(url)
 
-    with pytest.raises(StorageBusyError, match=r"^the service's database cannot be reached; try again$"):
+    with pytest.raises(StorageBusyError, match=r"^the service's database cannot be reached; try again$") as told:
         write()
+    assert is_cut(told.value), "whether it was committed is not known"
     assert store.sessions("me", limit=9, offset=0) == [SESSION]
 
 
