@@ -3,7 +3,8 @@
 `end` is the one way to end, from whatever thread. It tells why, and wakes the others:
 
 run      finds a place, starts the actor, and reads its events until the last one; then gives the place back
-sender   sends commands
+sender   sends commands, in the order of `holding`
+carriers send files ahead of a command
 watcher  looks after the node and what was sent; after the end it ends the actor
 """
 
@@ -13,21 +14,23 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup
 
-from cookhouse.engine.contract import Command, Event, Fetch, Load, Lost, Up, WorkerOptions
+from cookhouse.engine.contract import Command, Event, Lost, Up, WorkerOptions
 from cookhouse.engine.transports.child_process import MakeRunning, Tell
 from cookhouse.engine.transports.messages import decode_all, encode
 from cookhouse.engine.transports.ray.actor import Place
 from cookhouse.engine.transports.ray.addresses import answers
 from cookhouse.engine.transports.ray.bundles import memory_share
 from cookhouse.engine.transports.ray.cluster import Cluster, Node
+from cookhouse.engine.transports.ray.holding import Holding
 from cookhouse.engine.transports.ray.own_tokenizers import with_own_tokenizers
 from cookhouse.engine.transports.ray.ray_errors import said
 from cookhouse.engine.transports.ray.shelf import Shelf
@@ -39,8 +42,14 @@ _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
 """How often a node is asked whether it is there, and how often in a row it may miss that."""
 _LEAVE_SECONDS = 5.0
 """For an actor to delete its files and end; then it is killed."""
-_MAX_COMMANDS = 64
-"""Sent at a time."""
+_MAX_COMMANDS, _MAX_CARRIERS = 64, 3
+"""Sent at a time; threads that send files."""
+
+
+class _Arrived(NamedTuple):
+    """Of a command whose files have been sent, or cannot be."""
+
+    command: Command
 
 
 class Relay:
@@ -67,7 +76,7 @@ class Relay:
         self._make = make
         self._tell = tell
         self._doubt = doubt
-        self._outgoing: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._outgoing: queue.SimpleQueue[Command | _Arrived | None] = queue.SimpleQueue()
         self._num_sent = 0
         self._sent: deque[Any] = deque()
         """Calls that have not been seen to arrive."""
@@ -184,34 +193,48 @@ class Relay:
                 self._is_up.set()
 
     def _send_all(self) -> None:
-        with self._or_lost("commands cannot be sent"):
+        with ThreadPoolExecutor(_MAX_CARRIERS, "carrier") as carriers, self._or_lost("commands cannot be sent"):
+            holding = Holding()
             is_last = False
-            while not is_last and not self._is_over.is_set():
-                commands = self._take_outgoing()
-                is_last = commands[-1] is None
-                frames: list[memoryview] = []
-                for command in commands:
-                    if self._shipping is not None and isinstance(command, Load | Fetch):
-                        self._send(frames)  # what came before need not wait for files
-                        frames = []
-                        self._is_up.wait()  # its folder is emptied before
-                    if self._is_over.is_set():
-                        return
-                    if self._shipping is not None and command is not None:
-                        command = self._shipping.outward(command)
-                    frames += encode(command)
-                self._send(frames)
+            while not is_last:
+                for message in self._take_outgoing():
+                    if isinstance(message, _Arrived):
+                        holding.arrived(message.command)
+                    else:
+                        holding.put(message, is_transfer=self._needs_files(message))
+                if self._is_over.is_set():
+                    return
+                ready, to_carry = holding.take()
+                for command in to_carry:
+                    carriers.submit(self._carry, command)
+                is_last = None in ready
+                self._send(ready)
 
-    def _send(self, frames: Sequence[memoryview]) -> None:
+    def _needs_files(self, command: Command | None) -> bool:
+        return self._shipping is not None and command is not None and self._shipping.needs_files(command)
+
+    def _carry(self, command: Command) -> None:
+        """Have a command's files sent, and then it. In a carrier's thread."""
+        with self._or_lost("files cannot be sent"):
+            self._is_up.wait()  # its folder is emptied before
+            if self._shipping is not None and not self._is_over.is_set():
+                self._outgoing.put(_Arrived(self._shipping.outward(command)))
+
+    def _send(self, commands: Sequence[Command | None]) -> None:
+        frames: list[memoryview] = []
+        for command in commands:
+            if self._shipping is not None and command is not None:
+                command = self._shipping.outward(command)
+            frames += encode(command)
         if frames:
             self._sent.append(self._actor.submit.remote(self._num_sent, b"".join(frames)))
             self._num_sent += 1
 
-    def _take_outgoing(self) -> list[Command | None]:
-        """What is there, up to the end; waits for at least one."""
+    def _take_outgoing(self) -> list[Command | _Arrived | None]:
+        """What is there; waits for at least one."""
         taken = [self._outgoing.get()]
         with contextlib.suppress(queue.Empty):
-            while taken[-1] is not None and len(taken) < _MAX_COMMANDS:
+            while len(taken) < _MAX_COMMANDS:
                 taken.append(self._outgoing.get_nowait())
         return taken
 

@@ -4,6 +4,7 @@ Load, Fetch          the files are sent ahead, into a folder of the worker's own
 Save, SaveSnapshot   the worker saves into a folder of its own; the files are brought here, and then it is done
 """
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -39,12 +40,14 @@ from cookhouse.engine.transports.ray.shelf import PART_BYTES, Shelf
 from cookhouse.engine.worker.folders import file_sizes, shared_folder
 from cookhouse.errors import InputError
 
-_MAX_UNDER_WAY = 3
-"""Parts of a file that are on their way at a time."""
+_MAX_UNDER_WAY = 2
+"""Parts of a file that are on their way at a time: one is sent while the next is read."""
 
 
 class Shipping:
-    """`outward` is called in the thread that submits, `inward` in the one that reads events."""
+    """`outward` is called in the thread that submits, or for files in one of several, but for one snapshot in one at a
+    time; `inward` in the thread that reads events.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,8 @@ class Shipping:
         """Held while a folder gets its name here and that is told."""
         self._is_abandoned = False
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saves")
-        self._num_folders = 0
+        self._numbers = itertools.count(1)
+        """Of folders at the worker."""
         self._passing: dict[str, str] = {}
         """By command: a folder at the worker, not needed once it is answered."""
         self._fetches: dict[str, str] = {}
@@ -78,6 +82,10 @@ class Shipping:
         """By command: why its files, or those of its snapshot, could not be sent."""
         self._unfetched: dict[str, Failure] = {}
         """By snapshot: why its files could not be sent."""
+
+    def needs_files(self, command: Command) -> bool:
+        """Whether `outward` takes long: it sends files."""
+        return isinstance(command, Load | Fetch) and shared_folder(command.url) is not None
 
     def outward(self, command: Command) -> Command:
         """The command as the worker can carry it out. Waits until its files are there."""
@@ -93,8 +101,7 @@ class Shipping:
         here = shared_folder(command.url)
         if here is None:
             return command
-        self._num_folders += 1
-        there = f"ray-{self._num_folders}"
+        there = f"ray-{next(self._numbers)}"
         if isinstance(command, Save | SaveSnapshot):
             self._saves[command.command_id] = command, here, there
             return replace(command, url=self._url(there))

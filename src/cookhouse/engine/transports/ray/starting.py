@@ -16,7 +16,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.version import __version__
 
 _START_SECONDS = 120.0
-_MAX_CALLS = 8
+_MAX_CALLS = 16
 """Of an actor's methods at a time: events, commands, and parts of files."""
 
 
