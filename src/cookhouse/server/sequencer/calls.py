@@ -82,7 +82,7 @@ class Calls:
         self._placement = Placement()
         self._creations = Creations()
         self._weights = Weights(None if folder is None else Moves(folder / _MOVES, max_file_bytes))
-        self._transfers = Transfers(self._weights, self.members, self.ask, self._go_on, self._sampled)
+        self._transfers = Transfers(self._weights, self.members, self.ask, self._go_on, self.sampled)
         self._shapes: dict[str, Shape] = {}
         """Of models."""
         self._calls: dict[str, Call] = {}
@@ -162,13 +162,20 @@ class Calls:
             self._place(call)
 
     def forget_file(self, snapshot_id: str) -> None:
-        """A file of weights is going to be deleted."""
-        self._weights.forget_file(snapshot_id)
+        """A file of weights that no sample under way reads is going to be deleted."""
+        fetch = self._weights.forget_file(snapshot_id)
+        if fetch is not None:
+            self._transfers.forget_copies(snapshot_id, fetch.account)
 
     def holds(self, snapshot_id: str) -> bool:
         """Whether weights are with a worker, or in a file."""
         in_file = self._weights.fetch(snapshot_id) is not None
         return in_file or any(snapshot_id in member.snapshots for member in self.members)
+
+    def sampled(self) -> Collection[str]:
+        """Weights that samples under way read."""
+        commands = (call.command for call in self._calls.values())
+        return {one.request.snapshot_id or "" for one in commands if isinstance(one, Sample)}
 
     def models_of(self, member: Member) -> Sequence[str]:
         """The models that a worker has."""
@@ -293,6 +300,7 @@ class Calls:
             call.finish(None)
         else:
             member.snapshots.add(snapshot_id)
+            member.fetched.discard(snapshot_id)
             member.put(call)
         for waiting in self._weights.come(snapshot_id):
             self._place(waiting)
@@ -334,11 +342,6 @@ class Calls:
 
     def _can_come(self, snapshot_id: str) -> bool:
         return self._weights.waits(snapshot_id) or self.holds(snapshot_id)
-
-    def _sampled(self) -> Collection[str]:
-        """Weights that samples under way read."""
-        commands = (call.command for call in self._calls.values())
-        return {one.request.snapshot_id or "" for one in commands if isinstance(one, Sample)}
 
     def _take(self, member: Member, event: Event) -> None:
         match event:
@@ -413,7 +416,7 @@ class Calls:
             model_ids=self._placement.models_of(member),
             snapshot_ids=self._weights.only_at(member, self.members),
         )
-        member.snapshots, member.evicted = set(), set()
+        member.snapshots, member.fetched, member.evicted = set(), set(), set()
         self._depart(member, gone, list(member.calls.values()))
 
     def _depart(self, member: Member, gone: Gone, left: Sequence[Call]) -> None:

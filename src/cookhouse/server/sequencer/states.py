@@ -261,10 +261,16 @@ class States:
             self._commit.later(DropAnswers([future.request_id for future in stored]))
 
     async def _drop_files(self) -> None:
-        """Delete weights of samplers beyond what they may take, the oldest first."""
+        """Delete weights of samplers beyond what they may take, the oldest first; not those that are being sampled
+        from, nor the newest.
+        """
         total = sum(num_bytes for _, num_bytes in self._files)
-        while total > self._settings.max_snapshot_file_bytes and len(self._files) > 1:
-            snapshot, num_bytes = self._files.popleft()
+        for snapshot, num_bytes in list(self._files)[:-1]:
+            if total <= self._settings.max_snapshot_file_bytes:
+                return
+            if snapshot.snapshot_id in self._calls.sampled() or (snapshot, num_bytes) not in self._files:
+                continue
+            self._files.remove((snapshot, num_bytes))
             total -= num_bytes
             snapshot.has_file = False
             self._calls.forget_file(snapshot.snapshot_id)

@@ -47,6 +47,8 @@ class Member:
         """Those that are with it, by command."""
         self.snapshots: set[str] = set()
         """Weights that it was told of."""
+        self.fetched: set[str] = set()
+        """Those that it read from a file, and without a word may drop and read again."""
         self.evicted: set[str] = set()
         """Weights that it has dropped, or could not read, and others have."""
         self.num_tokens = 0

@@ -82,6 +82,7 @@ class Transfers:
         """A failure of it is that of the samples behind it; the next ones try again."""
         answer = self._ask(member, replace(fetch, command_id=uuid.uuid4().hex))
         member.snapshots.add(fetch.snapshot_id)
+        member.fetched.add(fetch.snapshot_id)
 
         def look(done: asyncio.Future[Output]) -> None:
             error = None if done.cancelled() else done.exception()
@@ -136,11 +137,10 @@ class Transfers:
             return
         sampled = self._sampled()
         for dropped in moves.make_room(lambda name: name in sampled or self._weights.is_needed(name)):
-            self._forget_copies(dropped)
+            self.forget_copies(dropped, self._weights.shapes[dropped].account)
 
-    def _forget_copies(self, snapshot_id: str) -> None:
+    def forget_copies(self, snapshot_id: str, account: Account) -> None:
         """Have workers that read a file which is deleted forget what they read: they could not read it again."""
-        account, origin = self._weights.shapes[snapshot_id].account, self._weights.origin(snapshot_id)
         for member in self._members:
-            if snapshot_id in member.snapshots and member is not origin:
+            if snapshot_id in member.snapshots and snapshot_id in member.fetched:
                 member.forget_snapshot(account, snapshot_id)

@@ -61,8 +61,9 @@ class Weights:
         self._fetches[fetch.snapshot_id] = fetch
         return self._coming.pop(fetch.snapshot_id, [])
 
-    def forget_file(self, snapshot_id: str) -> None:
-        self._fetches.pop(snapshot_id, None)
+    def forget_file(self, snapshot_id: str) -> Fetch | None:
+        """What read it, if there was one."""
+        return self._fetches.pop(snapshot_id, None)
 
     def expect(self, snapshot_id: str) -> None:
         self._coming.setdefault(snapshot_id, [])
