@@ -45,9 +45,9 @@ class Chunks:
         q, k, v = split_heads(mixed_MTC, shape)
         by_head = len(mixed_MTC), shape.num_key_heads, shape.per_key, -1
         return cls(
-            q.transpose(1, 2).contiguous(),
-            k.transpose(1, 2).contiguous(),
-            v.permute(0, 2, 3, 1, 4).contiguous(),
+            _contiguous(q.transpose(1, 2)),
+            _contiguous(k.transpose(1, 2)),
+            _contiguous(v.permute(0, 2, 3, 1, 4)),
             decay_MTV.transpose(1, 2).reshape(by_head),
             beta_MTV.transpose(1, 2).reshape(by_head),
         )
@@ -104,3 +104,7 @@ def run_position(mixed_BC: Tensor, decay_BV: Tensor, beta_BV: Tensor, state_BKGD
 
 def _normal(x: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + _EPS)
+
+
+def _contiguous(x: Tensor) -> Tensor:
+    return x.clone(memory_format=torch.contiguous_format)
