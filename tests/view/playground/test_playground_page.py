@@ -68,6 +68,12 @@ def test_what_the_model_says_now_is_three_clicks_from_the_list(show: Callable[..
     expect(page.locator("#right .said")).to_have_text("It is blue.<|im_end|>")
 
 
+def test_nothing_is_asked_before_the_script_listens(client: TestClient) -> None:
+    """Catches a click that loads the page anew, without the question's weights and unanswered."""
+    page = client.get("/playground").text
+    assert re.findall(r"<button [^>]*>(Ask[^<]*)", page) == re.findall(r"<button [^>]*disabled>(Ask[^<]*)", page)
+
+
 def test_two_are_asked_and_one_is_called_better(show: Callable[..., Page], engine: FakeEngine, runs: Path) -> None:
     engine.says = {"first": f"The sky is blue. {HOSTILE}", "group/second": "The sky is green."}
     page = show("/playground?weights=first&weights=group/second")

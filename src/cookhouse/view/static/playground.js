@@ -224,3 +224,5 @@ document.getElementById("colors").addEventListener("change", (event) => {
   document.getElementById("sides").dataset.by = event.target.checked ? "logprob" : "";
 });
 addEventListener("pagehide", () => asking?.abort());
+// Disabled until now: without this script the browser would send the form as a page of its own.
+for (const id of ["send", "again"]) document.getElementById(id).disabled = false;
