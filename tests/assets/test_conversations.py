@@ -177,6 +177,7 @@ def test_no_test_problem_is_in_train() -> None:
     assert not {question for question, _ in turns("test")} & {question for question, _ in turns("train")}
 
 
+@pytest.mark.slow
 def test_no_test_problem_is_in_the_pretraining_text() -> None:
     """Catches documents that show held-out sums or sorted lists, or ask held-out questions."""
     texts = documents(SEED)

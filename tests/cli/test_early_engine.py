@@ -100,6 +100,7 @@ def test_a_run_that_its_data_refuses_leaves_no_process_and_no_folder(tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.jsonl", "started.json"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_there_is_a_service_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     """Would catch an engine that nobody ends where the client is stopped while it loads."""
     then = "import signal; signal.raise_signal(signal.SIGINT)"

@@ -17,6 +17,7 @@ def write(folder: Path, *words: str) -> str:
     return done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(Kind))
 def test_an_example_passes_its_own_test(tmp_path: Path, kind: Kind) -> None:
     """Catches an example that the code has outgrown: the first thing that a user of it would see is an error."""

@@ -62,6 +62,7 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rank", "num_runs"), [(4, 300), (0, 6)], ids=["adapters", "all weights"])
 def test_runs_made_and_dropped_leave_no_growth(qwen3_folder: str, rank: int, num_runs: int) -> None:
     """An adapter with its optimizer takes 0.2 MB here, a run of all weights 2 MB: a thousandth of either would show."""

@@ -39,7 +39,7 @@ def _dry_run(folder: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "config_class",
-    [DiffLlamaConfig, *(pytest.param(each, marks=pytest.mark.slow) for each in (MambaConfig, StableLmConfig))],
+    [pytest.param(each, marks=pytest.mark.slow) for each in (DiffLlamaConfig, MambaConfig, StableLmConfig)],
 )
 def test_a_dry_run_says_what_loading_would(config_class: type, tmp_path: Path) -> None:
     sizes = {name: size for name, size in SMALL.items() if config_class is not MambaConfig or "num_key" not in name}

@@ -83,6 +83,7 @@ async def test_losses_are_those_of_rl_basic(
     assert len({loss for loss, *_ in flat}) == num_steps
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fused_sampling")
 async def test_losses_are_those_of_rl_basic_on_the_embedded_engine(tmp_path: Path) -> None:
     # Catches a difference that the fake service cannot see: in the order of requests, in stop sequences or in seeds.

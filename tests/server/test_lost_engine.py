@@ -94,7 +94,7 @@ STATES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    "states", ["never", *(pytest.param(name, marks=pytest.mark.slow) for name in ("at every step", "by bytes"))]
+    "states", [pytest.param(name, marks=pytest.mark.slow) for name in ("never", "at every step", "by bytes")]
 )
 def test_training_goes_on_whenever_it_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture, states: str) -> None:
     """Would catch a model that is lost with its engine, a request that is applied twice or not at all, and a state

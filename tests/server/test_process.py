@@ -97,7 +97,7 @@ def test_a_busy_server_ends_at_once_when_told(tmp_path: Path, ending: str) -> No
         assert answers == [408]
 
 
-@pytest.mark.parametrize("is_signaled", [True, False])
+@pytest.mark.parametrize("is_signaled", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_was_accepted_is_answered_before_it_ends(tmp_path: Path, is_signaled: bool) -> None:
     """Would catch a supervisor's restart that loses a pass which its client was told is queued, and one that sends a
     signal to this process and to its holder, which then sends a word, so that the second ends it at once.

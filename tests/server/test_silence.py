@@ -111,6 +111,7 @@ def test_training_of_a_silent_client_is_kept_whole(server: Server, engine: HeldE
     server.post("/session_heartbeat", session_id=session_id)
 
 
+@pytest.mark.slow
 def test_training_of_a_dead_client_is_released_whole(server: Server, engine: HeldEngine) -> None:
     """Would catch a dead client's queue that runs on, and one of its requests that runs after another was dropped."""
     session_id = server.session()

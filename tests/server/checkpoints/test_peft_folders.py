@@ -49,6 +49,7 @@ def test_what_is_no_adapter_is_refused(tmp_path: Path) -> None:
     assert peft_folder("no\0path") is None
 
 
+@pytest.mark.slow
 def test_embedded_adapters_are_there_without_being_named(tmp_path: Path) -> None:
     # Catches a served engine at which the recipes that learn from them cannot run.
     found = ReadOnlyCheckpoints(imported=tmp_path / "peft").find(peft_path(arithmetic()))

@@ -53,6 +53,7 @@ def test_on_a_full_disk_no_more_weights_are_published(tmp_path: Path) -> None:
         trainer.save_weights_and_get_sampling_client().result()
 
 
+@pytest.mark.slow
 def test_hundreds_of_publishes_leave_few_files_and_a_run_goes_on(tmp_path: Path) -> None:
     """Would catch a run that fills the disk with a copy of its weights at every step, or that ends when it may not."""
     engine = FakeEngine()

@@ -157,6 +157,7 @@ def test_a_worker_is_drained_under_its_clients(tmp_path: Path, shape: Mapping[st
         assert train(new_trainer(client), 30) == expected
 
 
+@pytest.mark.slow
 def test_without_a_journal_a_killed_worker_takes_its_own_models_alone(tmp_path: Path) -> None:
     """Would catch a loss that takes the models and the weights of every worker."""
     with serving(tmp_path, TOGETHER, journal="off") as server, server.client() as client:

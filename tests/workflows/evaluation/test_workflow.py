@@ -74,6 +74,7 @@ def command(*settings: str) -> list[str]:
     return [sys.executable, "-m", "cookhouse", "eval", *words]
 
 
+@pytest.mark.slow
 def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(own: Path) -> None:
     """Catches answers that are kept in memory until the end; and figures over those of the second launch alone."""
     answers = own / "runs/killed/answers.jsonl"
