@@ -15,6 +15,7 @@ from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.copying import Copying
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
+from cookhouse.server.checkpoints.remote import RemoteCheckpoints
 from cookhouse.server.draining import Draining
 from cookhouse.server.journaling import OFF, Journaling
 from cookhouse.server.leases.forwarding import Forwarding
@@ -94,7 +95,8 @@ class Service:
         Answers can be asked of the models in `registry`, and by the names in `runs`, which are of `tinker://` paths.
 
         Raises:
-            InputError: no usable key, or one of the folders cannot be used.
+            InputError: no usable key, or one of the folders or URLs cannot be used.
+            ServiceError: the blob store of checkpoints fails.
         """
         self.settings = settings
         self.state_dir = state_dir
@@ -107,7 +109,12 @@ class Service:
         self.folder = state_dir if leases is None else leases.folder
         secret = None if leases is None else leases.secret
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")
-        self.checkpoints = Checkpoints(self.folder / "checkpoints", self.store, read_only, is_shared=leases is not None)
+        remote = None
+        if settings.checkpoints is not None:
+            remote = RemoteCheckpoints(settings.checkpoints, state_dir / "checkpoints-cache", self.store)
+        self.checkpoints = Checkpoints(
+            self.folder / "checkpoints", self.store, read_only, is_shared=leases is not None, remote=remote
+        )
         self.external_weights = ExternalWeights(self.checkpoints, secret)
         self.copying = Copying(self.checkpoints, self.store, server_id=None if leases is None else leases.server_id)
         self.held = HeldBytes(max_bytes=settings.max_held_bytes, max_owner_bytes=settings.max_queued_bytes)
