@@ -23,8 +23,8 @@ def back_up_state(state_dir: Path, folder: Path, journal: str | None, checkpoint
     missing = back_up(state_dir, folder, journal=journal if journal and "://" in journal else None, say=tell)
     if elsewhere := [name for name in missing if name in remote]:
         tell(
-            f"{len(elsewhere)} checkpoints lie at {checkpoints} and are not in the backup: what is deleted there is gone "
-            "for it, too"
+            f"{len(elsewhere)} checkpoints lie at {checkpoints} and are not in the backup: what is deleted there is "
+            "gone for it, too"
         )
     if lost := [name for name in missing if name not in remote]:
         tell(

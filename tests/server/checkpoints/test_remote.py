@@ -1,5 +1,6 @@
-"""Catches checkpoints in a blob store that are lost, half deleted, mixed up between servers, or told to be deleted while
-the store is away.
+"""Catches checkpoints in a blob store that are lost, half deleted, mixed up between servers, or said to be deleted.
+
+A store that is away, and a process that is killed, is `Bucket`.
 """
 
 import logging
@@ -439,7 +440,9 @@ def test_a_server_without_the_url_says_what_is_missing(servers: Servers, caplog:
     local = Checkpoints(servers.folder / "a" / "checkpoints", servers.store)
     (message,) = [record.getMessage() for record in caplog.records]
     assert "1 checkpoints have no folder" in message
-    assert "where they were saved by a server with --checkpoints URL, until this one is started with the same" in message
+    assert (
+        "where they were saved by a server with --checkpoints URL, until this one is started with the same" in message
+    )
     with pytest.raises(ServiceError, match="is damaged on the service's side"):
         text_of(local, row)
     assert "lies where another server has its --checkpoints" in caplog.text

@@ -1,4 +1,5 @@
-"""Checkpoints on disk: a folder each, found through the store by its `tinker://` path and never by joining one.
+"""Checkpoints on disk: a folder each, found through the store by its `tinker://` path and never by joining one. Where
+they are kept remotely, see `remote`; those that lie on the disk all the same are read and deleted as here.
 
     save      <state>/checkpoints/<id>, written whole or not at all ──then──► row in the store
     delete    <id> renamed to <id>.deleted ──then──► emptied ──then──► row deleted, and the empty folder
@@ -24,7 +25,7 @@ from cookhouse.files import sync
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint, check_name
 from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.encryption import encrypt_files
-from cookhouse.server.checkpoints.leftovers import HEX, delete_unfinished, put_aside, unfinished
+from cookhouse.server.checkpoints.leftovers import HEX, delete_unfinished, put_aside, tell_lost, unfinished
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.checkpoints.remote import RemoteCheckpoints
 from cookhouse.server.journal.folders import link_files
@@ -70,7 +71,7 @@ class Checkpoints:
         `is_alone`: asked once it is known what there is: whether no other server may be writing it.
         """
         folder, there = self._folder, list(self._folder.iterdir())
-        found_remote = None if self._remote is None else self._remote.found()
+        found_remote = self._remote.found() if self._remote is not None and is_alone() else None
         if not is_alone():
             return
         self._finish_deletions()
@@ -87,13 +88,7 @@ class Checkpoints:
                 what = f"{len(local)} checkpoints ({sum(local) / 1e6:,.1f} MB)"
                 _log.warning("%s lie in %s and stay there; new ones go to %s", what, folder, self._remote.url)
         elif lost := sorted(kept - set(found)):
-            _log.warning(
-                "%d checkpoints have no folder in %s and cannot be loaded until it is back, or, where they were saved "
-                "by a server with --checkpoints URL, until this one is started with the same: %s",
-                len(lost),
-                folder,
-                ", ".join(lost),
-            )
+            tell_lost(folder, lost)
 
     def folder_of(self, row: CheckpointRow) -> Path:
         """Where its files lie; a copy of remote ones need not be there until `verify` or `file_of`."""
@@ -213,8 +208,10 @@ class Checkpoints:
             is_own = folder == self.folder_of(row)
             if is_own and folder.with_name(f"{row.checkpoint_id}{_DELETED}").exists():  # by another server
                 return InputError(f"{row.path} has been deleted")
-            if row.checkpoint_id not in self._store.checkpoint_ids() if is_own else not folder.is_dir():
+            if is_own and row.checkpoint_id not in self._store.checkpoint_ids():
                 return InputError(f"{row.path} has been deleted")
+            if not is_own and not folder.is_dir():
+                return InputError(f"{row.path} has been deleted, or its files lie where its server has --checkpoints")
             _log.error("%s is damaged: %s", row.path, error)
             return ServiceError(
                 f"{row.path} is damaged on the service's side; load another checkpoint, and tell the service's "

@@ -54,3 +54,14 @@ def put_aside(folder: Path, strays: Sequence[Path]) -> None:
         folder,
         folder.parent,
     )
+
+
+def tell_lost(folder: Path, lost: Sequence[str]) -> None:
+    """Say which checkpoints have a row, and no folder here."""
+    _log.warning(
+        "%d checkpoints have no folder in %s and cannot be loaded until it is back, or, where they were saved by a "
+        "server with --checkpoints URL, until this one is started with the same: %s",
+        len(lost),
+        folder,
+        ", ".join(lost),
+    )

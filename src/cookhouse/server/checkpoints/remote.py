@@ -245,4 +245,3 @@ class RemoteCheckpoints:
             return
         except OSError as error:
             _log.warning("%s, a copy of a checkpoint, cannot be deleted: %s", copy, error)
-
