@@ -428,9 +428,9 @@ class Service:
             self._journal.states.sweep()
         self.sampling.sweep()
         times = self.intake.taken_times()
-        await asyncio.to_thread(self._sweep_store, times)
+        await asyncio.to_thread(self._sweep_store, times, self.calls.files())
 
-    def _sweep_store(self, times: Mapping[str, float]) -> None:
+    def _sweep_store(self, times: Mapping[str, float], files: Collection[str]) -> None:
         with self._sweeping:
             if self._is_shut_down:  # the task that wanted it was cancelled, and this thread began late
                 return
@@ -443,7 +443,7 @@ class Service:
                 )
             except StorageError as error:
                 _log.warning("what is only listed waits to be written: %s", error)
-            self.checkpoints.sweep()
+            self.checkpoints.sweep(files)
 
 
 def _writer(name: str) -> ThreadPoolExecutor:

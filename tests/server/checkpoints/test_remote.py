@@ -365,6 +365,8 @@ def test_copies_that_nobody_uses_are_dropped(servers: Servers) -> None:
         make_old(kept.folder)
         checkpoints.sweep()
         assert servers.copies() == [kept.folder.name]
+    checkpoints.sweep([kept.folder.as_uri()])
+    assert servers.copies() == [kept.folder.name]
     checkpoints.verify(kept)
     checkpoints.sweep()
     assert servers.copies() == [kept.folder.name]  # just used

@@ -15,7 +15,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -383,8 +383,10 @@ class Checkpoints:
         except OSError as error:
             raise StorageError(f"{row.path} could not be deleted: {error.strerror or error}") from error
 
-    def sweep(self) -> None:
-        """Delete what has expired, and finish deletions that a full disk or a remote store held up."""
+    def sweep(self, read: Collection[str] = ()) -> None:
+        """Delete what has expired, and finish deletions that a full disk or a remote store held up. `read`: URLs of
+        folders that workers may read, of which copies stay.
+        """
         try:
             for row in self._store.expired_checkpoints():
                 self.delete(row)
@@ -392,7 +394,7 @@ class Checkpoints:
             _log.warning("checkpoints that have expired wait to be deleted: %s", error)
         self._finish_deletions()
         if self._remote is not None:
-            self._remote.sweep()
+            self._remote.sweep(read)
 
     def _discard(self, row: CheckpointRow) -> None:
         with self._deletions:

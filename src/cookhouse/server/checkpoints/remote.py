@@ -1,7 +1,7 @@
 """Checkpoints whose files are kept in a blob store, and the copies of them that this server reads and writes.
 
 A copy is made where files are needed, under the name that they have there, and dropped when nobody has used it for an
-hour. The folder of copies is one server's alone.
+hour and no sampling client has its weights. The folder of copies is one server's alone.
 """
 
 import logging
@@ -157,11 +157,14 @@ class RemoteCheckpoints:
         self._delete_files(files_name(row))
         self._drop(self.folder_of(row))
 
-    def sweep(self) -> None:
-        """Drop copies that nobody uses or may use, and finish deletions, at times also those of other servers."""
+    def sweep(self, read: Collection[str] = ()) -> None:
+        """Drop copies that nobody uses or may use, and finish deletions, at times also those of other servers.
+
+        `read`: URLs of copies that workers may read again whenever they need room, so that they stay.
+        """
         there = [path for path in self._folder.iterdir() if not path.name.startswith(".")]
         kept = self._store.checkpoint_ids() if there else set()
-        for path in there:
+        for path in [path for path in there if path.absolute().as_uri() not in read]:
             self._drop(path, only_if=partial(self._is_unused, path, kept))
         if time.monotonic() - self._looked_at >= _IDLE_SECONDS:
             self._looked_at = time.monotonic()
