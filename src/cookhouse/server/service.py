@@ -109,11 +109,11 @@ class Service:
         self.folder = state_dir if leases is None else leases.folder
         secret = None if leases is None else leases.secret
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")
-        remote = None
+        self._remote = None
         if settings.checkpoints is not None:
-            remote = RemoteCheckpoints(settings.checkpoints, state_dir / "checkpoints-cache", self.store)
+            self._remote = RemoteCheckpoints(settings.checkpoints, state_dir / "checkpoints-cache", self.store)
         self.checkpoints = Checkpoints(
-            self.folder / "checkpoints", self.store, read_only, is_shared=leases is not None, remote=remote
+            self.folder / "checkpoints", self.store, read_only, is_shared=leases is not None, remote=self._remote
         )
         self.external_weights = ExternalWeights(self.checkpoints, secret)
         self.copying = Copying(self.checkpoints, self.store, server_id=None if leases is None else leases.server_id)
@@ -371,6 +371,8 @@ class Service:
         self._is_shut_down = True
         self.answers.shut_down()
         self._writer.shutdown(wait=False, cancel_futures=True)
+        if self._remote is not None:
+            self._remote.close()
         is_swept = self._sweeping.acquire(timeout=1.0)
         if self.leases is None:
             self._write_listed()

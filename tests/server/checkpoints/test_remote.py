@@ -131,6 +131,7 @@ def test_what_one_server_saves_another_loads(
     scheme: str,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Would catch files that only the server that saved them has: these two have no folder in common."""
     url = {"file": f"file://{tmp_path}/bucket", "memory": f"memory://{uuid.uuid4().hex}", "s3": "s3://bucket/here"}
@@ -153,6 +154,7 @@ def test_what_one_server_saves_another_loads(
         first.resolve(PATH, "me")
     assert text_of(first, copied) == "weights"
     assert list((tmp_path / "a" / "checkpoints").iterdir()) == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_a_lost_machine_loses_no_checkpoint(servers: Servers) -> None:
@@ -449,6 +451,17 @@ def test_a_server_without_the_url_says_what_is_missing(servers: Servers, caplog:
         text_of(local, row)
     assert "lies where another server has its --checkpoints" in caplog.text
     assert text_of(servers.start(), row) == "weights"
+
+
+def test_another_url_than_before_is_told(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    """Would catch a server that finds out at the first load."""
+    row = servers.start().write(NEW, fill)
+    (servers.folder / "bucket").rename(servers.folder / "elsewhere")
+    servers.start("b")
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "1 checkpoints have no folder in " in message
+    assert "nor files at file:///bucket, and cannot be loaded until" in message
+    assert row.checkpoint_id in message
 
 
 def test_downloads_are_fetched_for_their_links(servers: Servers) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.encryption import Recipients
+from cookhouse.server.refusals import StorageError
 from cookhouse.server.store.rows import CheckpointKind, CheckpointRow
 
 _NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
@@ -57,3 +58,11 @@ def check_name(new: NewCheckpoint) -> str:
         )
     check_ttl(new.ttl_seconds)
     return new.name
+
+
+def unwritten(path: str, reason: str) -> StorageError:
+    """What to say of a checkpoint that the disk has no room for, or that failed otherwise."""
+    return StorageError(
+        f"{path} could not be written: {reason}; free space on the service's disk, for example by deleting "
+        "checkpoints, and save again"
+    )

@@ -16,16 +16,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Executor
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import sync
-from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint, check_name
+from cookhouse.server.checkpoints.blob_files import id_in
+from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint, check_name, unwritten
 from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.encryption import encrypt_files
-from cookhouse.server.checkpoints.leftovers import HEX, delete_unfinished, put_aside, tell_lost, unfinished
+from cookhouse.server.checkpoints.leftovers import HEX, delete_unfinished, put_aside, tell_local, tell_lost, unfinished
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.checkpoints.remote import RemoteCheckpoints
 from cookhouse.server.journal.folders import link_files
@@ -80,15 +82,19 @@ class Checkpoints:
         markers = set(folder.glob(_MARKERS))
         found = {path.name: path for path in there if path.is_dir() and path not in markers}
         put_aside(folder, [path for name, path in found.items() if name not in kept])
-        if self._remote is not None:
-            if found_remote is not None:
-                self._remote.tidy(found_remote)
-            local = [row.size_bytes for row in self._store.every_checkpoint() if row.checkpoint_id in found]
-            if local:
-                what = f"{len(local)} checkpoints ({sum(local) / 1e6:,.1f} MB)"
-                _log.warning("%s lie in %s and stay there; new ones go to %s", what, folder, self._remote.url)
-        elif lost := sorted(kept - set(found)):
-            tell_lost(folder, lost)
+        lost = kept - set(found)
+        if self._remote is None:
+            tell_lost(f"{folder}", lost)
+        elif found_remote is not None:
+            self._remote.tidy(found_remote)
+            tell_lost(f"{folder}, nor files at {self._remote.url},", lost - set(map(id_in, found_remote.files)))
+            sizes = [row.size_bytes for row in self._store.every_checkpoint() if row.checkpoint_id in found]
+            tell_local(folder, sizes, self._remote.url)
+
+    @property
+    def readers(self) -> Executor | None:
+        """Threads for what reads checkpoints, which may wait for a remote store; None: those that all share."""
+        return None if self._remote is None else self._remote.readers
 
     def folder_of(self, row: CheckpointRow) -> Path:
         """Where its files lie; a copy of remote ones need not be there until `verify` or `file_of`."""
@@ -421,11 +427,3 @@ class Checkpoints:
             marker.rmdir()
         except (OSError, StorageError) as error:
             _log.warning("the deletion of checkpoint %s will be tried again: %s", marker.stem, error)
-
-
-def unwritten(path: str, reason: str) -> StorageError:
-    """What to say of a checkpoint that the disk has no room for, or that failed otherwise."""
-    return StorageError(
-        f"{path} could not be written: {reason}; free space on the service's disk, for example by deleting "
-        "checkpoints, and save again"
-    )

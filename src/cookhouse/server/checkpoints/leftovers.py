@@ -3,7 +3,7 @@
 import logging
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from cookhouse.server.store.private import private_folder
@@ -56,12 +56,21 @@ def put_aside(folder: Path, strays: Sequence[Path]) -> None:
     )
 
 
-def tell_lost(folder: Path, lost: Sequence[str]) -> None:
-    """Say which checkpoints have a row, and no folder here."""
+def tell_lost(where: str, lost: Collection[str]) -> None:
+    """Say which checkpoints have a row, and no files here."""
+    if not lost:
+        return
     _log.warning(
         "%d checkpoints have no folder in %s and cannot be loaded until it is back, or, where they were saved by a "
         "server with --checkpoints URL, until this one is started with the same: %s",
         len(lost),
-        folder,
-        ", ".join(lost),
+        where,
+        ", ".join(sorted(lost)),
     )
+
+
+def tell_local(folder: Path, sizes: Sequence[int], url: str) -> None:
+    """Say how many checkpoints, of so many bytes each, lie here, where new ones go to a URL."""
+    if sizes:
+        what = f"{len(sizes)} checkpoints ({sum(sizes) / 1e6:,.1f} MB)"
+        _log.warning("%s lie in %s and stay there; new ones go to %s", what, folder, url)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 _IDLE_SECONDS = 3600.0
 """A copy that nobody has used for so long is dropped; and how often it is looked for what other servers left."""
 _MAX_SHOWN = 3
+_NUM_READERS = 4
 
 
 class RemoteCheckpoints:
@@ -44,12 +46,18 @@ class RemoteCheckpoints:
         self._lock = threading.Lock()
         """Held while it is decided whether a copy stays."""
         self._num_readers: Counter[str] = Counter()
+        self.readers = ThreadPoolExecutor(_NUM_READERS, thread_name_prefix="fetching checkpoints")
+        """Threads that may wait for the store: it is away for minutes, and others have something to do."""
         self._looked_at = -_IDLE_SECONDS
         """When it was last looked for deletions that have not ended, by `time.monotonic`."""
         private_folder(folder)
         for path in folder.iterdir():
             if not self._has_row(path.name):
                 shutil.rmtree(path, ignore_errors=True)
+
+    def close(self) -> None:
+        """Begin no further fetches."""
+        self.readers.shutdown(wait=False, cancel_futures=True)
 
     @property
     def url(self) -> str:

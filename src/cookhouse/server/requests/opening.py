@@ -19,7 +19,7 @@ async def opened(checkpoints: Checkpoints, kept: StoredCheckpoint) -> AsyncItera
         ServiceError: its files are damaged, or gone; or cannot be fetched now.
     """
     with checkpoints.held(kept):
-        await asyncio.to_thread(checkpoints.verify, kept)
+        await asyncio.get_running_loop().run_in_executor(checkpoints.readers, checkpoints.verify, kept)
         try:
             yield kept.folder.absolute().as_uri()
         except CookhouseError as error:
