@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.server.checkpoints.test_checkpoints import NEW, fill
 
 from cookhouse.cli import main
 from cookhouse.cli.main import app
@@ -20,7 +21,10 @@ from cookhouse.cli.serve import _announce, _run_beside, serve
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.registry import Artifact, NewModel, open_registry
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.offline import add_checkpoint
+from cookhouse.server.checkpoints.remote import RemoteCheckpoints
+from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.server.store.store import Store
 from cookhouse.service.local import default_state_dir
 from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
@@ -66,6 +70,8 @@ def test_when_a_client_is_taken_for_dead(
     assert list(seen[0]) == ["--silent-minutes", "2.0", "--session-minutes", "10.0", "--drain-seconds", "30.0"]
     serve(port=0, state_dir=tmp_path, stable_reinforce="own")
     assert list(seen[1])[-2:] == ["--stable-reinforce", "own"]
+    serve(port=0, state_dir=tmp_path, checkpoints="s3://bucket/here")
+    assert list(seen[2])[-2:] == ["--checkpoints", "s3://bucket/here"]
     for option in ("--silent-minutes", "--session-minutes"):
         with pytest.raises(SystemExit) as caught:
             main(["serve", option, "0.1"])
@@ -302,3 +308,38 @@ def test_a_backup_says_what_was_lost_before(tmp_path: Path, capsys: pytest.Captu
     (state / "checkpoints" / row.checkpoint_id).rmdir()
     assert exit_code(["serve", "--state-dir", str(state), "--backup", str(tmp_path / "copy")]) == 0
     assert f"so that the backup lacks it, too: checkpoints/{row.checkpoint_id}" in capsys.readouterr().err
+
+
+def test_a_backup_says_which_checkpoints_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Would catch a backup that is taken for whole, or says that what lies in an object store is lost."""
+    state, url = tmp_path / "state", f"file://{tmp_path / 'bucket'}"
+    row = saved_elsewhere(state, url)
+    words = ["serve", "--state-dir", str(state), "--backup"]
+    assert exit_code([*words, str(tmp_path / "copy"), "--checkpoints", url]) == 0
+    said = capsys.readouterr()
+    assert f"1 checkpoints lie at {url} and are not in the backup" in said.err
+    assert "has lost" not in said.err
+    assert said.out.endswith(f"cookhouse serve --state-dir {tmp_path / 'copy'} --checkpoints {url}\n")
+    assert exit_code([*words, str(tmp_path / "other")]) == 0
+    said = capsys.readouterr()
+    assert f"checkpoints/{row.checkpoint_id}; if its server has --checkpoints URL, give the same" in said.err
+
+
+def test_offline_it_is_said_that_files_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Would catch damage that is none, and files that are said to be deleted and are not."""
+    state = tmp_path / "state"
+    path = saved_elsewhere(state, f"file://{tmp_path / 'bucket'}").path
+    words = ["--state-dir", str(state)]
+    assert exit_code(["checkpoints", "export", path, str(tmp_path / "out"), *words]) == 2
+    told = capsys.readouterr().err
+    assert f"are not in {state / 'checkpoints'}: they lie where its server has its --checkpoints, or are lost" in told
+    assert exit_code(["checkpoints", "delete", path, "--yes", *words]) == 0
+    assert f"had no files in {state}; those in the object store of a server" in capsys.readouterr().err
+
+
+def saved_elsewhere(state: Path, url: str) -> CheckpointRow:
+    """A checkpoint of a state folder whose files lie at a URL."""
+    state.mkdir()
+    with contextlib.closing(Store(state / "server.db")) as store:
+        remote = RemoteCheckpoints(url, state / "checkpoints-cache", store)
+        return Checkpoints(state / "checkpoints", store, remote=remote).write(NEW, fill)

@@ -232,8 +232,9 @@ def test_the_command_line_changes_settings(tmp_path: Path, monkeypatch: pytest.M
     assert main(["--state-dir", str(tmp_path), "--silent-minutes", "2", "--session-minutes", "0.5"]) == 0
     assert main(["--state-dir", str(tmp_path), "--drain-seconds", "5"]) == 0
     assert main(["--state-dir", str(tmp_path), "--journal", "rows"]) == 0
+    assert main(["--state-dir", str(tmp_path), "--checkpoints", "s3://bucket/here"]) == 0
     assert seen[:2] == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0)]
-    assert seen[2:] == [Settings(drain_seconds=5.0), Settings(journal="rows")]
+    assert seen[2:] == [Settings(drain_seconds=5.0), Settings(journal="rows"), Settings(checkpoints="s3://bucket/here")]
 
 
 def test_a_loss_of_ones_own_is_told_at_the_start(

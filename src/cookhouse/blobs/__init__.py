@@ -5,12 +5,13 @@ from cookhouse.blobs.local import LocalBlobStore
 from cookhouse.blobs.named import BLOB_STORES, open_blobs
 from cookhouse.blobs.noop import NoopBlobStore
 from cookhouse.blobs.remote import FsspecBlobStore
-from cookhouse.blobs.store import Blob, BlobStore, SummedBlobStore, check_key
+from cookhouse.blobs.store import Blob, BlobStore, DamagedBlobError, SummedBlobStore, check_key
 
 __all__ = [
     "BLOB_STORES",
     "Blob",
     "BlobStore",
+    "DamagedBlobError",
     "FsspecBlobStore",
     "LocalBlobStore",
     "NoopBlobStore",

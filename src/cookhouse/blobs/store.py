@@ -16,6 +16,10 @@ Content: TypeAlias = bytes | Path
 """Bytes, or the file that holds them."""
 
 
+class DamagedBlobError(ServiceError):
+    """A store gave back other bytes than were put."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
     """What was put."""
@@ -43,7 +47,8 @@ class BlobStore(Protocol):
 
         Raises:
             InputError: there is no such blob, or the key cannot be one.
-            ServiceError: the store failed, or gave back other bytes than were put.
+            DamagedBlobError: the store gave back other bytes than were put.
+            ServiceError: it failed.
         """
 
     def fetch(self, key: str, path: Path) -> None:
@@ -127,9 +132,10 @@ class SummedBlobStore(ABC):
 
     def delete(self, key: str) -> None:
         self._find(key)
-        self._remove(key)
+        # As in `put`: nobody would ever look for a sum alone.
         if self._has(key + _SUM_SUFFIX):
             self._remove(key + _SUM_SUFFIX)
+        self._remove(key)
 
     @abstractmethod
     def address(self, key: str) -> str:
@@ -163,7 +169,7 @@ class SummedBlobStore(ABC):
             return
         put = self._read(key + _SUM_SUFFIX).decode("ascii", "replace").split(" ")[0]
         if put != found:
-            raise ServiceError(
+            raise DamagedBlobError(
                 f"blob {self.address(key)} is damaged: its SHA-256 is {found}, and {put} was put; put it again"
             )
 

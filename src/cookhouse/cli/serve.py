@@ -206,6 +206,15 @@ def serve(
             show_default="files",
         ),
     ] = None,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where the files of checkpoints are kept, in an object store: s3://BUCKET/FOLDER, gs:// or az:// "
+            "(extras `s3`, `gcs`, `azure`). Several servers then need no folder in common for them.",
+            show_default="--state-dir, or --shared-folder",
+        ),
+    ] = None,
     drain_seconds: Annotated[
         float,
         typer.Option(
@@ -285,7 +294,7 @@ def serve(
                 "--backup copies a state folder with its server.db, and --database has the rows elsewhere; stop the "
                 f"server, and copy both: the database with pg_dump, {state} with rsync -a"
             )
-        back_up_state(state, backup, journal)
+        back_up_state(state, backup, journal, checkpoints)
         return
     models = model or [TINY_MODEL]
     names = ", ".join(parse_served(models))
@@ -316,6 +325,7 @@ def serve(
         "--session-minutes": session_minutes,
         "--drain-seconds": drain_seconds,
         "--journal": journal,
+        "--checkpoints": checkpoints,
         "--stable-reinforce": stable_reinforce,
         "--max-cache-bytes": max_cache_bytes,
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,

@@ -110,6 +110,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                     deterministic=options.deterministic,
                     drain_seconds=options.drain_seconds,
                     journal=options.journal,
+                    checkpoints=options.checkpoints,
                     stable_reinforce=options.stable_reinforce,
                 ),
                 max_snapshot_file_bytes=options.max_snapshot_file_bytes,
@@ -304,6 +305,11 @@ def _parser() -> argparse.ArgumentParser:
         default=Settings().journal,
         help="where requests are kept until they need not be done again: files in the state folder, a URL, rows of the "
         "database, or off: a lost engine or server then loses its models; default: %(default)s",
+    )
+    parser.add_argument(
+        "--checkpoints",
+        help="URL of a blob store where the files of checkpoints are kept; default: the state folder, or the one that "
+        "is shared",
     )
     parser.add_argument(
         "--drain-seconds",

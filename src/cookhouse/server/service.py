@@ -15,6 +15,7 @@ from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.copying import Copying
 from cookhouse.server.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
+from cookhouse.server.checkpoints.remote import RemoteCheckpoints
 from cookhouse.server.draining import Draining
 from cookhouse.server.journaling import OFF, Journaling
 from cookhouse.server.leases.forwarding import Forwarding
@@ -94,7 +95,8 @@ class Service:
         Answers can be asked of the models in `registry`, and by the names in `runs`, which are of `tinker://` paths.
 
         Raises:
-            InputError: no usable key, or one of the folders cannot be used.
+            InputError: no usable key, or one of the folders or URLs cannot be used.
+            ServiceError: the blob store of checkpoints fails.
         """
         self.settings = settings
         self.state_dir = state_dir
@@ -107,7 +109,12 @@ class Service:
         self.folder = state_dir if leases is None else leases.folder
         secret = None if leases is None else leases.secret
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")
-        self.checkpoints = Checkpoints(self.folder / "checkpoints", self.store, read_only, is_shared=leases is not None)
+        self._remote = None
+        if settings.checkpoints is not None:
+            self._remote = RemoteCheckpoints(settings.checkpoints, state_dir / "checkpoints-cache", self.store)
+        self.checkpoints = Checkpoints(
+            self.folder / "checkpoints", self.store, read_only, is_shared=leases is not None, remote=self._remote
+        )
         self.external_weights = ExternalWeights(self.checkpoints, secret)
         self.copying = Copying(self.checkpoints, self.store, server_id=None if leases is None else leases.server_id)
         self.held = HeldBytes(max_bytes=settings.max_held_bytes, max_owner_bytes=settings.max_queued_bytes)
@@ -364,6 +371,8 @@ class Service:
         self._is_shut_down = True
         self.answers.shut_down()
         self._writer.shutdown(wait=False, cancel_futures=True)
+        if self._remote is not None:
+            self._remote.close()
         is_swept = self._sweeping.acquire(timeout=1.0)
         if self.leases is None:
             self._write_listed()
@@ -421,9 +430,9 @@ class Service:
             self._journal.states.sweep()
         self.sampling.sweep()
         times = self.intake.taken_times()
-        await asyncio.to_thread(self._sweep_store, times)
+        await asyncio.to_thread(self._sweep_store, times, self.calls.files())
 
-    def _sweep_store(self, times: Mapping[str, float]) -> None:
+    def _sweep_store(self, times: Mapping[str, float], files: Collection[str]) -> None:
         with self._sweeping:
             if self._is_shut_down:  # the task that wanted it was cancelled, and this thread began late
                 return
@@ -436,7 +445,7 @@ class Service:
                 )
             except StorageError as error:
                 _log.warning("what is only listed waits to be written: %s", error)
-            self.checkpoints.sweep()
+            self.checkpoints.sweep(files)
 
 
 def _writer(name: str) -> ThreadPoolExecutor:

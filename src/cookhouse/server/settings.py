@@ -40,6 +40,8 @@ class Settings:
     journal: str = "files"
     """Where requests are written before they are answered: `files` below the state folder, a URL, `rows` of the
     database, or `off`: a lost engine then loses its models, and a restart all sessions."""
+    checkpoints: str | None = None
+    """URL of a blob store where the files of checkpoints are kept; None: they lie in the state folder."""
     store_patience_seconds: float = 25.0
     """How long a request that changes something is held while the store is locked or full; it is refused then. The SDK
     waits 60 s for an answer."""

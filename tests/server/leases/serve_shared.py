@@ -1,6 +1,6 @@
 """One of several server processes over the fake engine: prints its URL, and what it says.
 
-python serve_shared.py STATE_DIR SHARED_FOLDER DATABASE PORT [--slow]
+python serve_shared.py STATE_DIR SHARED_FOLDER DATABASE PORT [--slow] [--checkpoints=URL]
 """
 
 import sys
@@ -38,6 +38,7 @@ def say(text: str) -> None:
 
 if __name__ == "__main__":
     state_dir, shared, database, port = sys.argv[1:5]
+    urls = [word.partition("=")[2] for word in sys.argv[5:] if word.startswith("--checkpoints=")]
     run_server(
         host="127.0.0.1",
         port=int(port),
@@ -47,7 +48,7 @@ if __name__ == "__main__":
         sharing=Sharing(folder=Path(shared), url=f"http://127.0.0.1:{port}"),
         base_models=[],
         make_worker=partial(InThread, SlowEngine if "--slow" in sys.argv else FakeEngine),
-        settings=Settings(state_seconds=0.5, sweep_seconds=2.0),
+        settings=Settings(state_seconds=0.5, sweep_seconds=2.0, checkpoints=next(iter(urls), None)),
         on_ready=lambda url, _: say(url),
         say=say,
     )

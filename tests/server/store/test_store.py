@@ -125,7 +125,7 @@ def test_checkpoints_are_replaced_published_and_deleted(place: Place, open_store
     new = replace(CHECKPOINT, checkpoint_id="4567", expires_at=None)
     with pytest.raises(InputError, match="exists; save under another name"):
         store.put_checkpoint(new, overwrite=False)
-    assert store.put_checkpoint(new, overwrite=True) == "0123"
+    assert store.put_checkpoint(new, overwrite=True) == CHECKPOINT
     assert store.checkpoint_ids() == {"4567"}
     store.set_checkpoint_public("4567", True)
     store.set_checkpoint_expiry("4567", 9.0)
@@ -136,7 +136,7 @@ def test_checkpoints_are_replaced_published_and_deleted(place: Place, open_store
     uptime[0] = 5000.0
     assert store.expired_checkpoints() == [published]
     assert store.every_checkpoint() == []
-    assert store.put_checkpoint(replace(CHECKPOINT, created_at=10.0), overwrite=False) == "4567"
+    assert store.put_checkpoint(replace(CHECKPOINT, created_at=10.0), overwrite=False) == published
     store.delete_checkpoint("0123")
     assert store.checkpoint_ids() == set()
 

@@ -166,7 +166,13 @@ def _delete(going: _Going) -> None:
         if going.state_dir is None:
             asyncio.run(_delete_there(going.path))
         else:
-            delete_checkpoint(going.state_dir, going.path)
+            has_files = delete_checkpoint(going.state_dir, going.path)
+            if not has_files:
+                typer.echo(
+                    f"{going.path} had no files in {going.state_dir}; those in the object store of a server with "
+                    "--checkpoints are left there, under files/: delete such a checkpoint through its server",
+                    err=True,
+                )
         if going.run is not None:
             CheckpointFile(going.run / CHECKPOINTS_FILE).forget(going.path)
 

@@ -114,7 +114,7 @@ def folder_of(saved: Saved) -> Path:
     """The files of a checkpoint in the engine's own format.
 
     Raises:
-        InputError: they are on another service, in another format, or damaged.
+        InputError: they are on another service or in an object store, in another format, or damaged.
     """
     from cookhouse.server.checkpoints.checksums import verify
 
@@ -123,6 +123,12 @@ def folder_of(saved: Saved) -> Path:
             f"{saved.path} is on the service that the run was trained on; this makes a folder of it:\n"
             f"  tinker checkpoint download {saved.path}\n"
             f"{_WHAT_PEFT_LOADS}"
+        )
+    if saved.row is not None and not saved.folder.is_dir():
+        raise InputError(
+            f"the files of {saved.path} are not in {saved.folder.parent}: they lie where its server has its "
+            f"--checkpoints, or are lost. From that server, this makes a folder of them:\n"
+            f"  tinker checkpoint download {saved.path}"
         )
     if saved.row is not None and saved.row.kind == "external_weights":
         raise InputError(f"{saved.path} is in {saved.folder} as other programs read it. {_WHAT_PEFT_LOADS}")

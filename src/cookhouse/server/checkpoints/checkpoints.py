@@ -1,4 +1,5 @@
-"""Checkpoints on disk: a folder each, found through the store by its `tinker://` path and never by joining one.
+"""Checkpoints on disk: a folder each, found through the store by its `tinker://` path and never by joining one. Where
+they are kept remotely, see `remote`; those that lie on the disk all the same are read and deleted as here.
 
     save      <state>/checkpoints/<id>, written whole or not at all ──then──► row in the store
     delete    <id> renamed to <id>.deleted ──then──► emptied ──then──► row deleted, and the empty folder
@@ -10,24 +11,27 @@ delete: a start puts it aside.
 
 import contextlib
 import logging
-import re
 import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Executor
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import sync
-from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint
+from cookhouse.server.checkpoints.blob_files import id_in
+from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint, check_name, unwritten
 from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.encryption import encrypt_files
+from cookhouse.server.checkpoints.leftovers import HEX, delete_unfinished, put_aside, tell_local, tell_lost, unfinished
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
+from cookhouse.server.checkpoints.remote import RemoteCheckpoints
 from cookhouse.server.journal.folders import link_files
-from cookhouse.server.refusals import DiskError, LeaseLostError, NotFoundError, StorageError
+from cookhouse.server.refusals import DiskError, LeaseLostError, NotFoundError, StorageBusyError, StorageError
 from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
@@ -35,31 +39,7 @@ from cookhouse.server.store.store import Store
 
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
-_ASIDE = "checkpoints-put-aside"
-_HEX = "[0-9a-f]" * 32
-_UNFINISHED = f".{_HEX}"
-"""What `new_folder` calls a checkpoint that is none yet."""
-_UNWRITTEN = f".{_UNFINISHED}.{_HEX}", f".{_HEX}.{_HEX}"
-"""What `new_folder` of the engine calls one of these that it has not finished, and any other."""
-_MARKERS = _HEX + _DELETED
-_NAME = re.compile(r"[A-Za-z0-9._=+-]{1,200}")
-_MIN_TTL_SECONDS, _MAX_TTL_SECONDS = 3600, 10 * 366 * 86400
-
-
-def check_ttl(ttl_seconds: int | None) -> None:
-    """Refuse a time to live outside an hour to ten years; None is for ever."""
-    if ttl_seconds is not None and not _MIN_TTL_SECONDS <= ttl_seconds <= _MAX_TTL_SECONDS:
-        raise InputError(f"ttl_seconds is {ttl_seconds}; allowed are 3600 (an hour) to ten years, or none for ever")
-
-
-def check_name(new: NewCheckpoint) -> str:
-    """The name to save under; refuses one that cannot be used, and a time to live as `check_ttl`."""
-    if new.name is None or not _NAME.fullmatch(new.name) or new.name in (".", ".."):
-        raise InputError(
-            f"{new.name!r} cannot name a checkpoint; a name has 1 to 200 letters, digits and any of . _ - = +"
-        )
-    check_ttl(new.ttl_seconds)
-    return new.name
+_MARKERS = HEX + _DELETED
 
 
 class Checkpoints:
@@ -72,10 +52,12 @@ class Checkpoints:
         read_only: ReadOnlyCheckpoints | None = None,
         *,
         is_shared: bool = False,
+        remote: RemoteCheckpoints | None = None,
     ) -> None:
         """Folders that the store does not know are put aside, in a folder beside this one: at once, unless other
-        servers write to the same folder.
+        servers write to the same folder. `remote`: where new checkpoints go; those that lie in the folder stay there.
         """
+        self._remote = remote
         self._is_shared = is_shared
         self._folder = folder
         self._store = store
@@ -91,24 +73,56 @@ class Checkpoints:
         `is_alone`: asked once it is known what there is: whether no other server may be writing it.
         """
         folder, there = self._folder, list(self._folder.iterdir())
+        found_remote = self._remote.found() if self._remote is not None and is_alone() else None
         if not is_alone():
             return
         self._finish_deletions()
-        self._delete_unfinished(there)
+        delete_unfinished(there)
         kept = self._store.checkpoint_ids()
         markers = set(folder.glob(_MARKERS))
         found = {path.name: path for path in there if path.is_dir() and path not in markers}
-        self._put_aside([path for name, path in found.items() if name not in kept])
-        if lost := sorted(kept - set(found)):
-            _log.warning(
-                "%d checkpoints have no folder in %s and cannot be loaded until it is back: %s",
-                len(lost),
-                folder,
-                ", ".join(lost),
-            )
+        put_aside(folder, [path for name, path in found.items() if name not in kept])
+        lost = kept - set(found)
+        if self._remote is None:
+            tell_lost(f"{folder}", lost)
+        elif found_remote is not None:
+            self._remote.tidy(found_remote)
+            tell_lost(f"{folder}, nor files at {self._remote.url},", lost - set(map(id_in, found_remote.files)))
+            sizes = [row.size_bytes for row in self._store.every_checkpoint() if row.checkpoint_id in found]
+            tell_local(folder, sizes, self._remote.url)
+
+    @property
+    def readers(self) -> Executor | None:
+        """Threads for what reads checkpoints, which may wait for a remote store; None: those that all share."""
+        return None if self._remote is None else self._remote.readers
 
     def folder_of(self, row: CheckpointRow) -> Path:
-        return self.folder_with_id(row.checkpoint_id)
+        """Where its files lie; a copy of remote ones need not be there until `verify` or `file_of`."""
+        folder = self.folder_with_id(row.checkpoint_id)
+        is_local = self._remote is None or row.sha256 is None or folder.is_dir()
+        return folder if is_local or self._remote is None else self._remote.folder_of(row)
+
+    def file_of(self, checkpoint_id: str, name: str) -> Path | None:
+        """One of the files of a checkpoint, to be read at once; None: there is none. Ids as in `folder_with_id`.
+
+        Raises:
+            ServiceError: as `verify`, of files that have to be fetched; what is there is not compared.
+        """
+        folder = self.folder_with_id(checkpoint_id)
+        row = None if self._remote is None or folder.is_dir() else self.known(checkpoint_id)
+        if self._remote is not None and row is not None:
+            folder = self.folder_of(row)
+            try:
+                self._remote.bring(row)
+            except DamagedError as error:
+                raise self.explained(StoredCheckpoint(row=row, folder=folder), error) from error
+        return file if (file := folder / name).exists() else None
+
+    @contextlib.contextmanager
+    def held(self, kept: StoredCheckpoint) -> Iterator[None]:
+        """Keep the files of a checkpoint where they are while the block reads them, unless it is deleted."""
+        with contextlib.nullcontext() if self._remote is None else self._remote.held(kept.folder):
+            yield
 
     def folder_with_id(self, checkpoint_id: str) -> Path:
         """Where a checkpoint of this id lies, or lay. Ids are made by this server; no client's text may be one."""
@@ -181,10 +195,14 @@ class Checkpoints:
         Raises:
             InputError: it has been deleted, or cannot be loaded for what is in it.
             ServiceError: its files are damaged, or gone.
+            StorageBusyError: they cannot be fetched now.
         """
         try:
+            if self._remote is not None and kept.folder == self._remote.folder_of(kept.row):
+                self._remote.verify(kept.row)
+                return
             if not kept.folder.is_dir():
-                raise DamagedError(f"{kept.folder} is gone")
+                raise DamagedError(f"{kept.folder} is gone, or lies where another server has its --checkpoints")
             verify(kept.folder, kept.row.sha256)
         except (InputError, OSError) as error:
             raise self.explained(kept, error) from error
@@ -196,8 +214,10 @@ class Checkpoints:
             is_own = folder == self.folder_of(row)
             if is_own and folder.with_name(f"{row.checkpoint_id}{_DELETED}").exists():  # by another server
                 return InputError(f"{row.path} has been deleted")
-            if row.checkpoint_id not in self._store.checkpoint_ids() if is_own else not folder.is_dir():
+            if is_own and row.checkpoint_id not in self._store.checkpoint_ids():
                 return InputError(f"{row.path} has been deleted")
+            if not is_own and not folder.is_dir():
+                return InputError(f"{row.path} has been deleted, or its files lie where its server has --checkpoints")
             _log.error("%s is damaged: %s", row.path, error)
             return ServiceError(
                 f"{row.path} is damaged on the service's side; load another checkpoint, and tell the service's "
@@ -221,7 +241,7 @@ class Checkpoints:
 
     def new_folder(self) -> Path:
         """Where a new checkpoint is to be written; `commit` makes it one, `abandon` deletes it."""
-        return self._folder / f".{uuid.uuid4().hex}"
+        return unfinished(self._folder) if self._remote is None else self._remote.new_folder()
 
     def known(self, checkpoint_id: str) -> CheckpointRow | None:
         """The checkpoint with an id that the server drew for it, if it has been saved."""
@@ -250,7 +270,7 @@ class Checkpoints:
 
         Raises:
             InputError: as `check`.
-            StorageError: the disk is full, or failed otherwise.
+            StorageError: the disk is full, or failed otherwise; or a remote store did.
         """
         with contextlib.ExitStack() as undo:
             undo.callback(self.abandon, folder)
@@ -274,7 +294,10 @@ class Checkpoints:
                     encrypt_files(folder, new.recipients)
                 size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
                 row = replace(row, size_bytes=size_bytes, sha256=checksums(folder))
-                undo.callback(self.abandon, self._place(folder, row))
+                if self._remote is None:
+                    undo.callback(self.abandon, self._place(folder, row))
+                else:
+                    self._upload(self._remote, folder, row, undo)
             except OSError as error:
                 raise unwritten(row.path, error.strerror or str(error)) from error
             try:
@@ -282,12 +305,23 @@ class Checkpoints:
             except StorageError as error:
                 if self._may_be_kept(row, error):
                     undo.pop_all()
+                    if self._remote is not None:  # its files are there, and a start knows
+                        self.abandon(folder)
                 raise
             undo.pop_all()
+        if self._remote is not None:
+            self._remote.keep(row, folder)
         if replaced is not None:
-            with contextlib.suppress(OSError):  # put aside at the next start
+            with contextlib.suppress(OSError, StorageError):  # put aside at the next start, or marked as going
                 self._discard(replaced)
         return row
+
+    def _upload(self, remote: RemoteCheckpoints, folder: Path, row: CheckpointRow, undo: contextlib.ExitStack) -> None:
+        before = self._store.checkpoint_named(row.model_id, row.kind, row.name)
+        if before is not None and self.folder_with_id(before.checkpoint_id).is_dir():
+            before = None
+        undo.callback(remote.withdraw, row, before)
+        remote.upload(row, folder, before)
 
     def _may_be_kept(self, row: CheckpointRow, error: StorageError) -> bool:
         """Whether a folder may be a checkpoint although its row could not be written: by the commit whose answer was
@@ -336,8 +370,9 @@ class Checkpoints:
         )
         try:
             source = StoredCheckpoint(row=row, folder=self.folder_of(row))
-            self.verify(source)
-            return self.write(new, lambda folder: link_files(source.folder, folder))
+            with self.held(source):
+                self.verify(source)
+                return self.write(new, lambda folder: link_files(source.folder, folder))
         except StorageError:
             raise
         except ServiceError as error:
@@ -350,23 +385,33 @@ class Checkpoints:
             StorageError: the disk fails; nothing has changed.
         """
         try:
-            self._discard(row.checkpoint_id)
+            self._discard(row)
         except OSError as error:
             raise StorageError(f"{row.path} could not be deleted: {error.strerror or error}") from error
 
-    def sweep(self) -> None:
-        """Delete what has expired, and finish deletions that a full disk held up."""
-        for row in self._store.expired_checkpoints():
-            self.delete(row)
+    def sweep(self, read: Collection[str] = ()) -> None:
+        """Delete what has expired, and finish deletions that a full disk or a remote store held up. `read`: URLs of
+        folders that workers may read, of which copies stay.
+        """
+        try:
+            for row in self._store.expired_checkpoints():
+                self.delete(row)
+        except StorageBusyError as error:
+            _log.warning("checkpoints that have expired wait to be deleted: %s", error)
         self._finish_deletions()
+        if self._remote is not None:
+            self._remote.sweep(read)
 
-    def _discard(self, checkpoint_id: str) -> None:
+    def _discard(self, row: CheckpointRow) -> None:
         with self._deletions:
-            folder = self.folder_with_id(checkpoint_id)
+            folder = self.folder_with_id(row.checkpoint_id)
             with contextlib.suppress(FileNotFoundError):  # another server deletes it, too
-                self._finish_deletion(folder.rename(folder.with_name(f"{checkpoint_id}{_DELETED}")))
+                self._finish_deletion(folder.rename(folder.with_name(f"{row.checkpoint_id}{_DELETED}")))
                 return
-            self._store.delete_checkpoint(checkpoint_id)
+            if self._remote is None:
+                self._store.delete_checkpoint(row.checkpoint_id)
+                return
+        self._remote.delete(row)
 
     def _finish_deletions(self) -> None:
         with self._deletions:
@@ -382,43 +427,3 @@ class Checkpoints:
             marker.rmdir()
         except (OSError, StorageError) as error:
             _log.warning("the deletion of checkpoint %s will be tried again: %s", marker.stem, error)
-
-    def _delete_unfinished(self, there: Sequence[Path]) -> None:
-        """Delete what a server that died while it saved has left."""
-        for path in [path for path in there if any(map(path.match, (_UNFINISHED, *_UNWRITTEN)))]:
-            try:
-                shutil.rmtree(path)
-            except OSError as error:
-                _log.warning("%s, a checkpoint that was never finished, cannot be deleted: %s", path, error)
-
-    def _put_aside(self, strays: Sequence[Path]) -> None:
-        """Move folders without a row out of the way, and say how to get them back."""
-        if not strays:
-            return
-        aside = self._folder.parent / _ASIDE
-        try:
-            private_folder(aside)
-            for path in strays:
-                path.rename(aside / (f"{path.name}.{uuid.uuid4().hex}" if (aside / path.name).exists() else path.name))
-        except OSError as error:
-            _log.warning("%s has folders that are not in the database, which stay there: %s", self._folder, error)
-            return
-        _log.warning(
-            "%d folders in %s are not in the database (which was lost or replaced, or the server died while it saved) "
-            "and were put aside in %s. To have them back, stop the server, put the database that knows them in place "
-            "of server.db and move them into %s again; or, without that database, make each a checkpoint with "
-            "`cookhouse checkpoints import FOLDER --state-dir %s`",
-            len(strays),
-            self._folder,
-            aside,
-            self._folder,
-            self._folder.parent,
-        )
-
-
-def unwritten(path: str, reason: str) -> StorageError:
-    """What to say of a checkpoint that the disk has no room for, or that failed otherwise."""
-    return StorageError(
-        f"{path} could not be written: {reason}; free space on the service's disk, for example by deleting "
-        "checkpoints, and save again"
-    )

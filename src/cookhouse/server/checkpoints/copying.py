@@ -9,7 +9,8 @@ from dataclasses import asdict
 from tinker.types.copy_weights_request import CopyWeightsRequest
 
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoints import Checkpoints, check_ttl
+from cookhouse.server.checkpoints.checkpoint import check_ttl
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.store.copies import Copies
 from cookhouse.server.store.rows import CheckpointRow, RunRow, SessionRow
 from cookhouse.server.store.store import Store

@@ -38,7 +38,7 @@ class ExternalWeights:
         if row.kind != "external_weights":
             raise InputError(f"{row.path} holds no external weights; save some with save_weights_external()")
         expires_at = int(min(time.time() + LINK_SECONDS, row.expires_at or float("inf")))
-        names = sorted(path.name for path in self._checkpoints.folder_of(row).iterdir())
+        names = sorted(row.sha256 or (path.name for path in self._checkpoints.folder_of(row).iterdir()))
         return Links(
             routes={
                 name: f"external_weights/{row.checkpoint_id}/{expires_at}/"
@@ -54,10 +54,11 @@ class ExternalWeights:
         Raises:
             NotFoundError: this process did not make the link, or the checkpoint has been deleted.
             GoneError: the link has ended.
+            ServiceError: its files lie elsewhere, and cannot be fetched.
         """
         # Nothing of an unsigned link is used: what is signed are names that this server gave.
         self._signer.check(signature, expires_at, checkpoint_id, name)
-        file = self._checkpoints.folder_with_id(checkpoint_id) / name
-        if not file.exists():
+        file = self._checkpoints.file_of(checkpoint_id, name)
+        if file is None:
             raise NotFoundError("the checkpoint has been deleted")
         return file

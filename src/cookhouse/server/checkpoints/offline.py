@@ -68,8 +68,8 @@ def add_checkpoint(
     return row
 
 
-def delete_checkpoint(state_dir: Path, path: str) -> None:
-    """Delete the checkpoint at a `tinker://` path.
+def delete_checkpoint(state_dir: Path, path: str) -> bool:
+    """Delete the checkpoint at a `tinker://` path. Whether its files were there; else they are lost, or lie elsewhere.
 
     Raises:
         InputError: a server is running there, or keeps no such checkpoint.
@@ -79,8 +79,11 @@ def delete_checkpoint(state_dir: Path, path: str) -> None:
         row = next((row for row in store.every_checkpoint() if row.path == path), None)
         if row is None:
             raise InputError(f"{state_dir} keeps no checkpoint {path}; list what it has with `cookhouse checkpoints`")
-        Checkpoints(state_dir / CHECKPOINTS, store).delete(row)
+        checkpoints = Checkpoints(state_dir / CHECKPOINTS, store)
+        has_files = checkpoints.folder_of(row).is_dir()
+        checkpoints.delete(row)
         store.flush()
+    return has_files
 
 
 def _move(files: Path, folder: Path) -> None:

@@ -16,10 +16,11 @@ async def opened(checkpoints: Checkpoints, kept: StoredCheckpoint) -> AsyncItera
 
     Raises:
         InputError: it has been deleted, or cannot be loaded for what is in it.
-        ServiceError: its files are damaged, or gone.
+        ServiceError: its files are damaged, or gone; or cannot be fetched now.
     """
-    await asyncio.to_thread(checkpoints.verify, kept)
-    try:
-        yield kept.folder.absolute().as_uri()
-    except CookhouseError as error:
-        raise await asyncio.to_thread(checkpoints.explained, kept, error) from error
+    with checkpoints.held(kept):
+        await asyncio.get_running_loop().run_in_executor(checkpoints.readers, checkpoints.verify, kept)
+        try:
+            yield kept.folder.absolute().as_uri()
+        except CookhouseError as error:
+            raise await asyncio.to_thread(checkpoints.explained, kept, error) from error

@@ -16,8 +16,8 @@ from tinker import types
 from cookhouse.engine.contract import Form, Publish, Save
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
-from cookhouse.server.checkpoints.checkpoint import NewCheckpoint
-from cookhouse.server.checkpoints.checkpoints import Checkpoints, check_name, unwritten
+from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, check_name, unwritten
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.encryption import Recipients, parse_recipients
 from cookhouse.server.journal import AddSampler
 from cookhouse.server.refusals import DiskError

@@ -266,7 +266,8 @@ class TrainingRequests:
             yield kept
             return
         folder = self._folders.load(load_id)
-        is_new = await asyncio.to_thread(self._link, kept, folder)
+        loop = asyncio.get_running_loop()
+        is_new = await loop.run_in_executor(self._checkpoints.readers, self._link, kept, folder)
         try:
             yield replace(kept, folder=folder)
         except LostError:  # it runs again

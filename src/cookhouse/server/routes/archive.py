@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
 from cookhouse.registry import sha256_of_digests
-from cookhouse.server.checkpoints.checkpoints import check_ttl
+from cookhouse.server.checkpoints.checkpoint import check_ttl
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
 from cookhouse.server.service import Service

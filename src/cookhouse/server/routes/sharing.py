@@ -1,6 +1,7 @@
 """Checkpoints for others: published to every tenant of this server, and copied to another run."""
 
 import asyncio
+from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
@@ -28,7 +29,8 @@ def unpublish(model_id: str, kind: str, name: str, service: ServiceOf, owner: Ow
 async def copy_weights(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, CopyWeightsRequest)
     key = request.headers.get("x-idempotency-key")
-    row = await asyncio.to_thread(service.copying.copy, owner, content, idempotency_key=key)
+    copy = partial(service.copying.copy, owner, content, idempotency_key=key)
+    row = await asyncio.get_running_loop().run_in_executor(service.checkpoints.readers, copy)
     return JSONResponse({"tinker_path": row.path})
 
 

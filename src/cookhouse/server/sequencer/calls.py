@@ -167,6 +167,10 @@ class Calls:
         if fetch is not None:
             self._transfers.forget_copies(snapshot_id, fetch.account)
 
+    def files(self) -> Collection[str]:
+        """URLs of the files of weights that workers may read, once or again."""
+        return self._weights.urls()
+
     def holds(self, snapshot_id: str) -> bool:
         """Whether weights are with a worker, or in a file."""
         in_file = self._weights.fetch(snapshot_id) is not None

@@ -222,8 +222,8 @@ class Store:
 
     # Checkpoints. One that has expired is treated as deleted, also before it is.
 
-    def put_checkpoint(self, row: CheckpointRow, *, overwrite: bool) -> str | None:
-        """Add a checkpoint; returns the id of the one it replaces.
+    def put_checkpoint(self, row: CheckpointRow, *, overwrite: bool) -> CheckpointRow | None:
+        """Add a checkpoint; returns the one it replaces.
 
         Raises:
             InputError: the name is taken and `overwrite` is false.
@@ -232,6 +232,7 @@ class Store:
         with self.database.writing() as session:
             same = sa.select(CheckpointRecord).filter_by(model_id=row.model_id, kind=row.kind, name=row.name)
             replaced = session.scalars(same).first()
+            row_before = None if replaced is None else from_record(CheckpointRow, replaced)
             if replaced is not None:
                 is_expired = self.clock.is_over(replaced.expires_at)
                 is_deleted = replaced.checkpoint_id in self._deleted
@@ -240,13 +241,17 @@ class Store:
                 session.delete(replaced)
                 session.flush()  # before the insertion, whose name is the same
             session.add(CheckpointRecord(**asdict(row)))
-        return None if replaced is None else replaced.checkpoint_id
+        return row_before
 
     def checkpoint(self, model_id: str, kind: str, name: str, owner: str) -> CheckpointRow | None:
         """One that a tenant may read: its own, or a published one."""
         query = rows_of(CheckpointRow).filter_by(model_id=model_id, kind=kind, name=name)
         is_readable = (CheckpointRecord.owner == owner) | CheckpointRecord.is_public
         return self._first(CheckpointRow, query.where(is_readable, self._is_kept()))
+
+    def checkpoint_named(self, model_id: str, kind: str, name: str) -> CheckpointRow | None:
+        """Whosever it is, also one that has expired: what `put_checkpoint` would replace."""
+        return self._first(CheckpointRow, rows_of(CheckpointRow).filter_by(model_id=model_id, kind=kind, name=name))
 
     def checkpoint_with_id(self, checkpoint_id: str) -> CheckpointRow | None:
         """Whosever it is; an id is made by the server, and no client's text may be one."""
@@ -294,9 +299,17 @@ class Store:
             StorageError: as `flush`; the row must be deleted again.
         """
         self._deleted.add(checkpoint_id)
+        self.delete_checkpoint_row(checkpoint_id)
+        self._deleted.discard(checkpoint_id)
+
+    def delete_checkpoint_row(self, checkpoint_id: str) -> None:
+        """Forget a checkpoint if its row can be deleted now.
+
+        Raises:
+            StorageError: it cannot; the checkpoint stays.
+        """
         with self.database.writing() as session:
             session.execute(sa.delete(CheckpointRecord).where(CheckpointRecord.checkpoint_id == checkpoint_id))
-        self._deleted.discard(checkpoint_id)
 
     def expired_checkpoints(self) -> Sequence[CheckpointRow]:
         is_over = CheckpointRecord.expires_at <= self.clock.over()

@@ -1,6 +1,6 @@
 """Published and fetched weights of a pool of workers: who has them, from where they can be had, who waits for them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from cookhouse.engine.contract import Account, Fetch, LoraSpec
@@ -64,6 +64,10 @@ class Weights:
     def forget_file(self, snapshot_id: str) -> Fetch | None:
         """What read it, if there was one."""
         return self._fetches.pop(snapshot_id, None)
+
+    def urls(self) -> Collection[str]:
+        """Of the files that were noted."""
+        return {fetch.url for fetch in self._fetches.values()}
 
     def expect(self, snapshot_id: str) -> None:
         self._coming.setdefault(snapshot_id, [])
