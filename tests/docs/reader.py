@@ -174,7 +174,9 @@ def started(program: str, words: list[str]) -> str:
     }
     assert program in allowed, f"{program} is no program that the tests run; mark the block: <!-- tests: only read -->"
     done = subprocess.run(allowed[program](), capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, f"exit code {done.returncode} of {program} {' '.join(words)}: {done.stdout}{done.stderr}"
+    assert done.returncode == 0, (
+        f"exit code {done.returncode} of {program} {' '.join(words)}: {done.stdout}{done.stderr}"
+    )
     return done.stdout + done.stderr
 
 
