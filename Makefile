@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-newest test-gpu test-harness test-ray chromium check docs wheel bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-long test-newest test-gpu test-harness test-ray chromium check docs wheel bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -27,7 +27,11 @@ test: $(VENV)/installed-dev
 # Whole runs on the real engine, a pretrained model, what the pages of docs/ say, and chat formats over hundreds of
 # conversations.
 test-slow: $(VENV)/installed-dev
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m "slow and not long" $(ARGS)
+
+# The same with more kills, seeds and recipes: before a change of the journal, the sequencer, the workers or a recipe.
+test-long: $(VENV)/installed-dev
+	$(PYTEST) -m long $(ARGS)
 
 # The browser of the tests that drive pages, from Debian, where there is none. Without it those tests are skipped; with
 # COOKHOUSE_REQUIRE_BROWSER=1 they fail.
@@ -41,7 +45,7 @@ test-newest:
 
 # What computes in an engine: its own tests, and those that start one through the server or the command line.
 test-gpu: $(VENV)/installed-dev
-	$(BIN)/pytest --device cuda -m "" $(or $(ARGS),tests/engine tests/contract tests/e2e)
+	$(BIN)/pytest --device cuda -m "not long" $(or $(ARGS),tests/engine tests/contract tests/e2e)
 
 # Inspect AI and lm-evaluation-harness, which go into the same environment (300 MB), and our models of them.
 test-harness: $(VENV)/installed-harness

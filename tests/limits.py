@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 import pytest
 
-_FACTORS = {"hosted": 9, "slow": 3}  # by marker
+_FACTORS = {"hosted": 9, "long": 3, "slow": 3}  # by marker
 _GRACE_FACTOR = 1.2
 _STDERR = pytest.StashKey[int]()
 

@@ -39,7 +39,7 @@ def _case(model: str, pairs_file: Path) -> Case:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.real
 @pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="TRL is in the extra `bench`")
 def test_ten_steps_move_the_margin_as_with_trl(smollm2: Path, shared: Path) -> None:

@@ -21,6 +21,7 @@ SETTINGS = {
     "off_policy_distillation": ("learning_rate=5e-3", "teacher_samples=fresh", "teacher_top_k=4"),
     "prompt_distillation": ("learning_rate=2e-3", "max_tokens=16"),
 }
+LONG = "on_policy_distillation", "prompt_distillation"
 
 
 def trained(run_folder: Path) -> dict[int, dict[str, Any]]:
@@ -35,7 +36,10 @@ def trained(run_folder: Path) -> dict[int, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("recipe", SETTINGS)
+@pytest.mark.parametrize(
+    "recipe",
+    [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in SETTINGS],
+)
 def test_an_interrupted_run_continues_to_the_bit(cookhouse: Cookhouse, recipe: str) -> None:
     settings = (*COMMON, *SETTINGS[recipe])
     whole = cookhouse.run("run", recipe, *settings, "log_path=whole")

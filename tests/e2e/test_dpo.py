@@ -40,6 +40,7 @@ def trained(run_folder: Path) -> dict[int, dict[str, Any]]:
     }
 
 
+@pytest.mark.long
 def test_an_interrupted_run_continues_to_the_bit_with_the_weights_it_began_with_as_reference(
     cookhouse: Cookhouse,
 ) -> None:

@@ -63,7 +63,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
         return work(server, 0), server.state_dir
 
 
-@pytest.mark.parametrize("num_signals", [1, 2], ids=["one signal", "two signals"])
+@pytest.mark.parametrize(
+    "num_signals", [pytest.param(1, id="one signal"), pytest.param(2, id="two signals", marks=pytest.mark.long)]
+)
 def test_what_was_accepted_is_answered_though_the_server_is_told_to_stop(
     tmp_path: Path, undisturbed: tuple[Ended, Path], num_signals: int
 ) -> None:

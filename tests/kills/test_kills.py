@@ -37,7 +37,13 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
 
 @pytest.mark.parametrize(
     ("setting", "num_moments", "settings"),
-    [(FLOAT32, 2, OFTEN), (BFLOAT16, 2, {}), (ALONE, 1, {}), (WORKERS, 3, {}), (APART, 3, OFTEN)],
+    [
+        (FLOAT32, 2, OFTEN),
+        (WORKERS, 3, {}),
+        (APART, 3, OFTEN),
+        pytest.param(BFLOAT16, 2, {}, marks=pytest.mark.long),
+        pytest.param(ALONE, 1, {}, marks=pytest.mark.long),
+    ],
     ids=lambda value: value.name if isinstance(value, Setting) else "",
 )
 def test_nothing_is_lost_at_random_moments(
@@ -52,7 +58,16 @@ def test_nothing_is_lost_at_random_moments(
     assert outcome.differences(whole, setting.loops) == [], outcome.kills
 
 
-@pytest.mark.parametrize(("moment", "nth"), [(name, 3 if "state" in name else 60) for name in MOMENTS])
+LONG = "before a commit", "behind a state"
+
+
+@pytest.mark.parametrize(
+    ("moment", "nth"),
+    [
+        pytest.param(name, 3 if "state" in name else 60, marks=[pytest.mark.long] if name in LONG else [])
+        for name in MOMENTS
+    ],
+)
 def test_nothing_is_lost_at_named_moments(tmp_path: Path, whole_run: WholeRun, moment: str, nth: int) -> None:
     """Would catch a request that runs twice since its client, unanswered, sent it again; files without their row."""
     whole = whole_run(FLOAT32)

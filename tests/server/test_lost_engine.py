@@ -137,7 +137,7 @@ def test_training_fails_in_words_and_goes_on_from_its_checkpoint(server_without_
         assert resumed.optim_step(ADAM).result().metrics
 
 
-@pytest.mark.parametrize("num_kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_kills", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_samples_go_on_whenever_it_is_killed(server: Killed, num_kills: int) -> None:
     """Would catch a sample that is lost with its engine, is drawn with another seed, or of other weights."""
     chance = random.Random(num_kills)

@@ -55,7 +55,7 @@ def test_a_program_is_the_same_from_the_same_seed() -> None:
     assert first.digest != other.digest
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_promises_are_kept_over_a_long_time() -> None:
     simulate(1, num_clients=64, num_requests=50_000, surroundings=USUAL)
 

@@ -114,7 +114,7 @@ async def _send(host: Host, seeds: range) -> dict[int, int]:
     return statuses
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
 def test_nothing_is_answered_by_a_fault_or_not_at_all(host: Host, count: int) -> None:
     statuses = asyncio.run(_send(host, range(count)))
     assert sum(statuses.values()) == count

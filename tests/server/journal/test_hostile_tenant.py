@@ -222,7 +222,7 @@ def _check_refused(attacker: Server, victim: Ids) -> None:
     }, taken
 
 
-@pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.long)])
 def test_one_tenant_cannot_touch_another(tmp_path: Path, place: Place, count: int) -> None:
     expected = _norms(tmp_path / "undisturbed")
     norms, state_dir = [], tmp_path / "state"
