@@ -85,21 +85,21 @@ def record(
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    service = tinker.ServiceClient(base_url=url, api_key="tml-bench")
-    trainer = service.create_lora_training_client("cookhouse/tiny").result()
-    tokens_T = np.arange(num_tokens)
-    datum = types.Datum(
-        model_input=types.ModelInput.from_ints(tokens_T.tolist()),
-        loss_fn_inputs={
-            "target_tokens": types.TensorData.from_numpy(tokens_T + 1),
-            "weights": types.TensorData.from_numpy(np.ones(num_tokens, np.float32)),
-        },
-    )
-    trainer.optim_step(types.AdamParams(learning_rate=1e-4)).result()
-    trainer.forward_backward([datum] * num_sequences, "cross_entropy").result()
-    sampler = trainer.save_weights_and_get_sampling_client().result()
-    prompt = types.ModelInput.from_ints(list(range(1, prompt_tokens + 1)))
-    sampler.sample(prompt, group_size, types.SamplingParams(max_tokens=max_tokens, stop=[-1], seed=1)).result()
+    with tinker.ServiceClient(base_url=url, api_key="tml-bench") as service:
+        trainer = service.create_lora_training_client("cookhouse/tiny").result()
+        tokens_T = np.arange(num_tokens)
+        datum = types.Datum(
+            model_input=types.ModelInput.from_ints(tokens_T.tolist()),
+            loss_fn_inputs={
+                "target_tokens": types.TensorData.from_numpy(tokens_T + 1),
+                "weights": types.TensorData.from_numpy(np.ones(num_tokens, np.float32)),
+            },
+        )
+        trainer.optim_step(types.AdamParams(learning_rate=1e-4)).result()
+        trainer.forward_backward([datum] * num_sequences, "cross_entropy").result()
+        sampler = trainer.save_weights_and_get_sampling_client().result()
+        prompt = types.ModelInput.from_ints(list(range(1, prompt_tokens + 1)))
+        sampler.sample(prompt, group_size, types.SamplingParams(max_tokens=max_tokens, stop=[-1], seed=1)).result()
     server.should_exit = True
     thread.join(10)
     return recorder.kept
