@@ -185,7 +185,7 @@ def test_a_sweep_that_is_under_way_ends_before_the_database_is_closed(
     with hosted(tmp_path, FakeEngine, Settings(sweep_seconds=0.01)) as host:
         close = host.service.store.close
 
-        def slow_sweep() -> None:
+        def slow_sweep(_: object) -> None:
             begun.set()
             time.sleep(0.3)
             order.append("swept")
