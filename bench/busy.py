@@ -1,4 +1,4 @@
-"""How long simulated workers have been busy: each writes it down for whoever looks, from another process."""
+"""Seconds of work that simulated workers have done: each writes them down for whoever looks, from another process."""
 
 import os
 import struct
@@ -21,13 +21,12 @@ class Busy:
         self._write(0.0, 0.0)
 
     def sleep(self, seconds: float) -> None:
-        """Be busy for so long."""
+        """Work for so long. A sleep that takes longer is no more work."""
         if seconds <= 0:
             return
-        began_at = time.monotonic()
-        self._write(began_at, seconds)
+        self._write(time.monotonic(), seconds)
         time.sleep(seconds)
-        self._seconds += time.monotonic() - began_at
+        self._seconds += seconds
         self._write(0.0, 0.0)
 
     def _write(self, began_at: float, seconds: float) -> None:
@@ -35,7 +34,7 @@ class Busy:
 
 
 def busy_seconds(folder: Path) -> Mapping[str, float]:
-    """Seconds that the workers of a folder have been busy until now, by name."""
+    """Seconds of work that the workers of a folder have done until now, by name."""
     now = time.monotonic()  # one clock of the whole machine
     found = {}
     for file in sorted(folder.glob(f"*{_SUFFIX}")):

@@ -21,7 +21,7 @@ from cookhouse.engine.contract import Account, Done, Fetch, LoraSpec, Up, Worker
 from cookhouse.engine.transports.ray.workers import RayWorkers
 
 MEGABYTES = 369
-"""An adapter of rank 32 of an 8 B model, in bf16, as weights for samplers."""
+"""An adapter of rank 32 of an 8 B model in fp32, as weights for samplers."""
 _DRIVER = (sys.executable, "-m", "bench.ray_arrivals")
 _STORE_BYTES = 2**31
 _CPUS = 2

@@ -1,12 +1,13 @@
 """How a server's speed grows with its workers, which sleep: of 64 tenants over HTTP, in real time.
 
 Each pass, and each step's samples, takes a worker half a second, whatever else it does. Tenants send what the SDK once
-sent, with other identities, from processes of their own. For each number of workers it prints how busy these were in
-all, against as many times one worker (what is missing is the server's or the way through it), what a second of its
-event loop went to, and how late that loop was.
+sent, with other identities, from processes of their own. The server has a core to itself, where there are two. For each
+number of workers it prints the work that these have done, in seconds of work a second, against as many times one worker
+(what is missing is the server's or the way through it), what a second of its event loop went to, and how late that
+loop was. A round is a step of each tenant: 32 s of one worker, with samples 64.
 
 python -m bench.scale
-python -m bench.scale --loop rl --workers 1,4 --seconds 20
+python -m bench.scale --loop rl --workers 4,8 --rounds 6
 """
 
 import argparse
@@ -37,6 +38,10 @@ NUM_SEQUENCES, NUM_TOKENS = 16, 128
 NUM_SAMPLES, PROMPT_TOKENS, MAX_TOKENS = 128, 16, 16
 """Of a step of reinforcement learning."""
 PASS_SECONDS = 0.5
+_STEP_SECONDS = {"supervised": PASS_SECONDS, "rl": 2 * PASS_SECONDS}
+"""Of a worker, for one step of a tenant."""
+_SHORTEST_SECONDS = 20.0
+"""Of a measurement."""
 COSTS = Costs(
     # By the token, so that passes that run together take as long as one after another.
     pass_seconds=0.0,
@@ -56,6 +61,7 @@ def measure(pool: Mapping[str, int], options: argparse.Namespace, recorded: Mapp
     keys = [f"tml-bench-{index}" for index in range(options.tenants)]
     num_requests = NUM_SAMPLES // options.group_size
     costs = asdict(COSTS) | {"decode_token_seconds": COSTS.decode_token_seconds * options.group_size}
+    round_seconds = options.tenants * _STEP_SECONDS[options.loop] / sum(pool.values())
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         command = ("bench.simulated_server", f"{folder}/state", json.dumps(costs), json.dumps(pool))
@@ -68,10 +74,10 @@ def measure(pool: Mapping[str, int], options: argparse.Namespace, recorded: Mapp
             clients.apply_async(replay, (url, keys[index::NUM_PROCESSES], *arguments)) for index in range(NUM_PROCESSES)
         ]
         ready.wait(120)
-        time.sleep(options.warmup)
+        time.sleep(max(_SHORTEST_SECONDS / 4, round_seconds))
         os.kill(pid, signal.SIGUSR1)
         began_at = time.monotonic()
-        time.sleep(options.seconds)
+        time.sleep(max(_SHORTEST_SECONDS, options.rounds * round_seconds))
         os.kill(pid, signal.SIGUSR2)
         ended_at = time.monotonic()
         watched = _read(folder / "state" / FIGURES)
@@ -100,6 +106,7 @@ def _of_clients(done: Sequence[Done], began_at: float, ended_at: float) -> dict[
         "steps_per_second": sum(number(each.steps) for each in done) / seconds,
         "wait_median_seconds": statistics.median(waits) if waits else 0.0,
         "refused": float(sum(each.num_refused for each in done)),
+        "clients_processor_seconds": sum(each.processor_seconds for each in done),
     }
 
 
@@ -117,8 +124,7 @@ def main() -> None:
     parser.add_argument("--samplers", type=int, help="of these so many only sample, and the others only train")
     parser.add_argument("--tenants", type=int, default=64)
     parser.add_argument("--group-size", type=int, default=8, help="samples of a request; a step has 128")
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--warmup", type=float, default=5.0)
+    parser.add_argument("--rounds", type=float, default=3.0, help="that are measured, after one; 20 s at least")
     parser.add_argument("--parts", type=int, default=8, help="of the event loop's time, the largest, that are printed")
     parser.add_argument("--save", action="store_true", help="write its record under bench/results")
     options = parser.parse_args()
@@ -137,8 +143,8 @@ def main() -> None:
         first = first or (number, busy)
         ratio = busy / first[1] * first[0] / number
         print(
-            f"{number:2} workers: {busy:5.2f} busy, {ratio:4.2f} of linear; {found['requests_per_second']:6.1f} "
-            f"results/s, {found['steps_per_second']:5.2f} steps/s, each after {found['wait_median_seconds']:.1f} s; "
+            f"{number:2} workers: {busy:5.2f} s of work a second, {ratio:4.2f} of linear; "
+            f"{found['requests_per_second']:6.1f} results/s, {found['steps_per_second']:5.2f} steps/s, each after {found['wait_median_seconds']:.1f} s; "
             f"event loop busy {found['loop_cpu']:4.2f}, threads {found['threads_cpu']:4.2f}, late by "
             f"{found['lag_p99_milliseconds']:.1f} ms (p99)"
         )
@@ -150,7 +156,7 @@ def main() -> None:
         plain |= {f"loop_{name}": share for name, share in found["parts"].items()}
         figures |= {f"{name}_at_{number}": value for name, value in plain.items()}
     if options.save:
-        save_record(f"scale-{options.loop}", vars(options), figures)
+        save_record(f"scale-{options.loop}{'-apart' if options.samplers else ''}", vars(options), figures)
 
 
 if __name__ == "__main__":

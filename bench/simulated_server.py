@@ -1,13 +1,14 @@
 """A whole server over HTTP whose engines, processes of their own as usual, compute nothing: they sleep.
 
 python -m bench.simulated_server STATE_DIR [COSTS [POOL]] prints its URL, and ends with its stdin; see `Watch` for what
-it measures of itself. POOL is as `plans_of` takes it: {"workers": 4}
+it measures of itself. POOL is as `plans_of` takes it: {"workers": 4}. With several cores the server has the first one
+to itself; its workers share the others.
 """
 
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,20 +27,25 @@ FIGURES = "watched.json"
 """In the state folder: what the server measured of itself."""
 
 
-def _start_child(costs: Mapping[str, float], options: WorkerOptions) -> Child:
+def _start_child(costs: Mapping[str, float], cores: Sequence[int], options: WorkerOptions) -> Child:
     child = Child((sys.executable, "-m", "bench.simulated_server", _AS_CHILD))
-    child.begin(options, costs)
+    child.begin(options, {"costs": costs, "cores": cores})
     return child
 
 
-def _make_worker(options: WorkerOptions, costs: Mapping[str, Any], tell: Tell) -> Running:
+def _make_worker(options: WorkerOptions, engine: Mapping[str, Any], tell: Tell) -> Running:
+    os.sched_setaffinity(0, engine["cores"])
+    costs = Costs(**engine["costs"])
     busy = Busy(options.folder.parent / options.worker)
-    return Runner(lambda: SimulatedEngine(costs=Costs(**costs), spend=busy.sleep), options, tell)
+    return Runner(lambda: SimulatedEngine(costs=costs, spend=busy.sleep), options, tell)
 
 
 def _serve(state_dir: Path, costs: Mapping[str, float], pool: Mapping[str, int], keys: str) -> int:
     from cookhouse.server.main import run_server
     from cookhouse.server.workers.plans import FOLDER, plans_of
+
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[:1])
 
     def begin(url: str, _engine: str) -> None:
         Watch(state_dir / FIGURES, state_dir / FOLDER).listen()
@@ -51,7 +57,7 @@ def _serve(state_dir: Path, costs: Mapping[str, float], pool: Mapping[str, int],
         api_keys=keys.split(","),
         state_dir=state_dir,
         base_models=[],
-        make_worker=partial(_start_child, costs),
+        make_worker=partial(_start_child, costs, cores[1:] or cores),
         plans=plans_of(**pool),
         watch_stdin=True,
         on_ready=begin,

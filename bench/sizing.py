@@ -6,6 +6,7 @@ placement come to; what the server itself takes is for `bench.scale`.
 
 python -m bench.sizing
 python -m bench.sizing --loop rl --samplers 0.5
+python -m bench.sizing --tenants 4096 --workers 64 --rounds 3
 """
 
 import argparse
@@ -245,7 +246,8 @@ def main() -> None:
             )
             figures |= {f"{name}_of_{num_tenants}_at_{number}": value for name, value in one.items()}
     if options.save:
-        save_record(f"sizing-{options.loop}", vars(options), figures)
+        most = f"{options.tenants.rpartition(',')[2]}x{options.workers.rpartition(',')[2]}"
+        save_record(f"sizing-{options.loop}-{most}{'-apart' if options.samplers else ''}", vars(options), figures)
 
 
 if __name__ == "__main__":
