@@ -144,9 +144,9 @@ def main() -> None:
         ratio = busy / first[1] * first[0] / number
         print(
             f"{number:2} workers: {busy:5.2f} s of work a second, {ratio:4.2f} of linear; "
-            f"{found['requests_per_second']:6.1f} results/s, {found['steps_per_second']:5.2f} steps/s, each after {found['wait_median_seconds']:.1f} s; "
-            f"event loop busy {found['loop_cpu']:4.2f}, threads {found['threads_cpu']:4.2f}, late by "
-            f"{found['lag_p99_milliseconds']:.1f} ms (p99)"
+            f"{found['requests_per_second']:6.1f} results/s, {found['steps_per_second']:5.2f} steps/s, each after "
+            f"{found['wait_median_seconds']:.1f} s; event loop busy {found['loop_cpu']:4.2f}, threads "
+            f"{found['threads_cpu']:4.2f}, late by {found['lag_p99_milliseconds']:.1f} ms (p99)"
         )
         print(f"   each worker: {' '.join(f'{share:.2f}' for share in found['busy'].values())}")
         parts = list(found["parts"].items())[: options.parts]
