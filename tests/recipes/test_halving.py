@@ -84,7 +84,7 @@ def test_only_the_best_go_on_and_nothing_is_trained_twice(settings: dict[str, An
         measured = [row["step"] for row in read_metrics(run.path / "metrics.jsonl") if "test/nll" in row]
         assert 0 not in measured, "the weights that all begin with are not measured for each"
         if run.history.status != "finished":
-            assert run.history.launches[-1].stopped == f"paused after step {measured[-1]} of 9, as pause_at_step says"
+            assert run.history.launches[-1].stopped == f"paused after step {measured[-1]} of 9 (pause_at_step)"
     page = (Path(settings["log_path"]) / "report.html").read_text()
     assert "<td>stopped</td><td>1</td>" in page
 
@@ -115,7 +115,7 @@ def test_a_paused_run_ends_as_one_that_was_never_paused(tmp_path: Path, recipe: 
 @pytest.mark.parametrize(
     ("at", "jobs"), [(("optim_step", 3), 1), (("optim_step", 7), 1), (("optim_step", 7), 2)], ids=str
 )
-def test_interrupted_it_is_gone_on_with(settings: dict[str, Any], at: tuple[str, int], jobs: int) -> None:
+def test_an_interrupted_sweep_resumes(settings: dict[str, Any], at: tuple[str, int], jobs: int) -> None:
     # Catches decisions that are lost or made again, and runs that are taken for paused though they were cut off.
     whole = FakeService()
     undisturbed = {**settings, "log_path": settings["log_path"] + "-whole"}
@@ -205,7 +205,7 @@ def test_a_metric_that_no_run_has_is_refused_after_the_first(settings: dict[str,
     ):
         halved(settings, service, metric="test/nl")
     assert steps_of(service) == 1
-    with pytest.raises(InputError, match="nobody can tell which way train/num_tokens is better; say it with direction"):
+    with pytest.raises(InputError, match="train/num_tokens has no direction; set direction=less"):
         halved({**settings, "behavior_if_log_dir_exists": "delete"}, metric="train/num_tokens")
 
 
@@ -223,7 +223,7 @@ def test_without_a_metric_it_is_the_held_out_loss(settings: dict[str, Any]) -> N
         ({}, {"min_steps": 9}, "min_steps is 9; it must be below max_steps, which is 9"),
         ({}, {"min_steps": None, "reduction_factor": 2}, "reduction_factor=2 would change nothing"),
         ({}, {"reduction_factor": 1}, "reduction_factor is 1; it must be at least 2"),
-        ({"pause_at_step": 2}, {}, "by which the runs are paused; leave pause_at_step out"),
+        ({"pause_at_step": 2}, {}, "remove pause_at_step: min_steps sets it"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cookhouse.errors import InputError
-from cookhouse.runs.halving import Halving, Measured, read_halving, rungs_of, write_halving
+from cookhouse.runs.halving import Halving, RungResult, read_halving, rungs_of, write_halving
 
 
 def new(rungs: Sequence[int] = (2, 6, 18), factor: int = 3) -> Halving:
@@ -16,7 +16,7 @@ def new(rungs: Sequence[int] = (2, 6, 18), factor: int = 3) -> Halving:
 def measure(halving: Halving, run: str, rung: int, value: float | None) -> None:
     is_finished = rung + 1 == len(halving.rungs)
     step = halving.rungs[rung]
-    found = Measured(run=run, rung=rung, step=step, value=value, stderr=None, is_finished=is_finished)
+    found = RungResult(run=run, rung=rung, step=step, value=value, stderr=None, is_finished=is_finished)
     halving.measured.append(found)
 
 
@@ -104,10 +104,10 @@ def test_each_run_is_told_how_far_it_went_and_why() -> None:
     run_through(halving, {"a": 3.0, "b": 2.0, "c": 1.0, "d": None})
     halving.end()
     assert halving.outcomes == {
-        "a": "test/nll 3 after step 2: place 3 of 4, of which 1 went on",
-        "b": "test/nll 2 after step 2: place 2 of 4, of which 1 went on",
+        "a": "test/nll 3 after step 2: rank 3 of 4; 1 promoted",
+        "b": "test/nll 2 after step 2: rank 2 of 4; 1 promoted",
         "c": "finished after step 18",
-        "d": "test/nll none that is finite after step 2: place 4 of 4, of which 1 went on",
+        "d": "test/nll diverged (not finite) after step 2: rank 4 of 4; 1 promoted",
     }
 
 

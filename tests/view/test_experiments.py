@@ -14,7 +14,7 @@ from tests.view.sweeps import GRID, REACHED, fail_run, make_sweep
 
 from cookhouse.report import RunRecord
 from cookhouse.runs import read_record
-from cookhouse.runs.halving import Halving, Measured, Promotion, write_halving
+from cookhouse.runs.halving import Halving, Promotion, RungResult, write_halving
 
 
 def values(answer: Any) -> list[float | None]:
@@ -57,18 +57,18 @@ def test_runs_that_stopped_at_a_rung_are_told_from_those_that_were_cut_off(
     halving = Halving(rungs=[3, 9], reduction_factor=3, metric="test/exact_match", direction="more", is_over=is_over)
     values = zip(names[:2], (0.4, 0.6), strict=True)
     halving.measured = [
-        Measured(run=name, rung=0, step=3, value=value, stderr=None, is_finished=False) for name, value in values
+        RungResult(run=name, rung=0, step=3, value=value, stderr=None, is_finished=False) for name, value in values
     ]
-    halving.promotions = [Promotion(run=names[1], rung=1, place=1, num_measured=2)]
-    halving.measured.append(Measured(run=names[1], rung=1, step=9, value=0.6, stderr=None, is_finished=True))
-    halving.outcomes = {names[0]: "place 2 of 2 <b>"} if is_over else {}
+    halving.promotions = [Promotion(run=names[1], rung=1, rank=1, num_measured=2)]
+    halving.measured.append(RungResult(run=names[1], rung=1, step=9, value=0.6, stderr=None, is_finished=True))
+    halving.outcomes = {names[0]: "rank 2 of 2 <b>"} if is_over else {}
     write_halving(runs / "halved", halving)
     found = client.get("/api/experiments/halved?sort=steps").json()
     assert found["by_state"] == {"finished": 1, state: 1, "interrupted": 1}
     assert [(run["name"], run["steps"]) for run in found["runs"]] == [(names[0], 3), (names[1], 9), (names[2], None)]
     assert (found["best"]["name"], found["rungs"]) == (names[1], [3, 9])
     page = client.get("/experiments/halved").text
-    assert ('title="place 2 of 2 &lt;b&gt;"' in page) is is_over
+    assert ('title="rank 2 of 2 &lt;b&gt;"' in page) is is_over
     [line] = client.get("/api/experiments/").json()["experiments"]
     assert line["by_state"] == {"finished": 1, state: 1, "interrupted": 1}
     (runs / "halved" / "halving.json").write_text("[")

@@ -34,20 +34,27 @@ def sweep(
     ] = None,
     min_steps: Annotated[
         int | None,
-        typer.Option(min=1, help="Successive halving: compare the runs after so many steps; only the best go on."),
+        typer.Option(
+            min=1, help="Successive halving: evaluate every run after this many steps and promote only the best."
+        ),
     ] = None,
     reduction_factor: Annotated[
         int | None,
-        typer.Option(min=2, help="Of so many runs one goes on, to so many times the steps. [default: 3]"),
+        typer.Option(min=2, help="Promote the best 1/N at each rung and multiply the steps by N. [default: 3]"),
     ] = None,
     max_steps: Annotated[
         int | None, typer.Option(min=1, help="Steps of a whole run; the same as max_steps=N.", metavar="N")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Compare runs by it; default: the most telling one that all of them have.")
+        str | None,
+        typer.Option(
+            help="Compare runs by it; default: the most telling one that all of them have; with --min-steps, the "
+            "held-out loss."
+        ),
     ] = None,
     direction: Annotated[
-        Literal["less", "more"] | None, typer.Option(help="Which way the metric is better; default: as it is declared.")
+        Literal["less", "more"] | None,
+        typer.Option(help="Whether lower or higher is better; default: as the metric is declared."),
     ] = None,
     adapters: Annotated[
         str | None, typer.Option(metavar="NAME", help="local, hosted, noop, or your own, as of cookhouse run.")
@@ -64,12 +71,12 @@ def sweep(
 
     An experiment is a document with the same settings, and with single runs: cookhouse sweep rates.yaml lora_rank=8,32
 
-    With --min-steps, runs are paused and compared, and only the best go on: cookhouse sweep supervised
-    learning_rate=1e-4,3e-4,1e-3 max_steps=128 --min-steps 8 --metric test/nll
+    Stop poor runs early with --min-steps: cookhouse sweep supervised learning_rate=1e-4,3e-4,1e-3 max_steps=128
+    --min-steps 8
 
     A value that holds commas itself stands in a JSON list: evaluators='["a,b", "c"]'. log_path names the folder of the
-    sweep, and registered_model_name registers the best run alone. Runs that fail leave the others alone. A sweep that
-    was interrupted is gone on with by cookhouse runs resume.
+    sweep, and registered_model_name registers the best run alone. Runs that fail leave the others alone. Resume an
+    interrupted sweep with cookhouse runs resume.
     """
     layers = layers_of(settings or (), (), {})
     single, grid = read_grid(layers["key=value"])

@@ -30,12 +30,20 @@ class Experiment(BaseModel):
     runs: list[dict[str, Any]] = Field(default=[], description="What single runs have besides, by setting.")
     jobs: int = Field(default=1, ge=1, strict=True, description="Runs at a time.")
     min_steps: int | None = Field(
-        default=None, ge=1, strict=True, description="Steps after which the best go on; null: every run takes all."
+        default=None,
+        ge=1,
+        strict=True,
+        description="Evaluate every run after this many steps and promote only the best; null: every run takes all.",
     )
-    reduction_factor: int = Field(default=3, ge=2, strict=True, description="Of so many runs, one goes on.")
-    metric: str | None = Field(default=None, description="By which runs are compared; null: the most telling one.")
+    reduction_factor: int = Field(
+        default=3, ge=2, strict=True, description="Promote the best 1/N at each rung and multiply the steps by N."
+    )
+    metric: str | None = Field(
+        default=None,
+        description="By which runs are compared; null: the most telling one, with min_steps the held-out loss.",
+    )
     direction: Literal["less", "more"] | None = Field(
-        default=None, description="Which way it is better; null: as it is declared."
+        default=None, description="Whether lower or higher is better; null: as the metric is declared."
     )
 
     @model_validator(mode="before")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cookhouse.workflows import RunContext, SweepState, Workflow
 
 NAME = "cookhouse.recipes.run_sweep:RECIPE"
-"""What the recipe of sweeps is called to go on with one."""
+"""The name by which the recipe of sweeps is found."""
 
 MAX_RUNS = 1000
 _OF_THE_WHOLE = (
@@ -70,16 +70,17 @@ def sweep(
         grid: values by setting; there is a run for each combination of them.
         configs: settings of further runs, or of those that the grid is combined with.
         jobs: runs at a time, on one engine or service that all of them share; default: one.
-        min_steps: successive halving: each run is paused after so many steps and measured, and only the best go on, to
-            `reduction_factor` times as many, and so on up to `max_steps`, a setting that all runs must have then.
-        reduction_factor: of so many runs that are compared, one goes on; default: 3.
-        metric: by which runs are compared; default: the most telling one that all of them have.
-        direction: which way that is better; default: as it is declared.
+        min_steps: successive halving: evaluate every run after this many steps and promote only the best, rung by rung
+            up to `max_steps`, which all runs must share.
+        reduction_factor: promote the best 1/N at each rung and multiply the steps by N; default: 3.
+        metric: by which runs are compared; default: the most telling one that all of them have; with `min_steps`, the
+            held-out loss.
+        direction: whether lower or higher is better; default: as the metric is declared.
         adapters: as of `run`.
 
     Of the result, `state.record.table` has a row for each run and the best of them, `state.results` what each handed
     back, and `state.errors` what ended those that failed, which the others do not notice. Ctrl-C stops all runs, and
-    `log_path` with `behavior_if_log_dir_exists="resume"` goes on with those that have not finished.
+    `log_path` with `behavior_if_log_dir_exists="resume"` resumes those that have not finished.
 
     Raises:
         InputError: a setting cannot be used; the run that has it is named, and nothing has run.
@@ -208,7 +209,7 @@ def _whole_steps(recipe: Recipe[Any], min_steps: int, parts: Sequence[Values]) -
     if "pause_at_step" not in chz.chz_fields(recipe.config_class):
         raise InputError(f"a run of {recipe.name} cannot be paused; leave min_steps out")
     if any("pause_at_step" in part for part in parts):
-        raise InputError("min_steps is set, by which the runs are paused; leave pause_at_step out")
+        raise InputError("remove pause_at_step: min_steps sets it")
     steps = {settle(recipe, {"given": part}).config.max_steps for part in parts}
     if len(steps) > 1 or None in steps:
         raise InputError("with min_steps, every run has the same max_steps; set it once, as in max_steps=128")

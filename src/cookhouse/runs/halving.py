@@ -18,7 +18,7 @@ from cookhouse.runs.names import HALVING_FILE
 from cookhouse.telemetry import find_metric
 
 
-class Measured(BaseModel):
+class RungResult(BaseModel):
     """What was measured of a run at a rung."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,7 +43,7 @@ class Promotion(BaseModel):
     run: str
     rung: int
     """That it went to."""
-    place: int
+    rank: int
     """Which of those it was that had been measured at the rung before, from 1."""
     num_measured: int
     """How many these were."""
@@ -60,7 +60,7 @@ class Halving(BaseModel):
     metric: str | None
     """None: not known before the first run is measured."""
     direction: Literal["less", "more"] | None
-    measured: list[Measured] = []
+    measured: list[RungResult] = []
     promotions: list[Promotion] = []
     is_over: bool = False
     """Whether no further run goes on."""
@@ -68,12 +68,12 @@ class Halving(BaseModel):
     """How far each run went, and why no further, once it is over."""
 
     @property
-    def last(self) -> dict[str, Measured]:
+    def last(self) -> dict[str, RungResult]:
         """What was measured last of each run, by name."""
         return {each.run: each for each in self.measured}
 
     @property
-    def at_rest(self) -> dict[str, Measured]:
+    def paused_runs(self) -> dict[str, RungResult]:
         """Of the runs that have reached the rung that they were to go to, what was measured there, by name."""
         rungs = self._rungs()
         return {each.run: each for each in self.measured if each.rung == rungs.get(each.run, 0)}
@@ -82,7 +82,7 @@ class Halving(BaseModel):
         """Of the runs that went on, the rung that they have reached or are on their way to."""
         return {each.run: each.rung for each in self.promotions}
 
-    def ranked(self, rung: int) -> list[Measured]:
+    def ranked(self, rung: int) -> list[RungResult]:
         """Those measured at a rung, the best first; of equals the first that was measured."""
         sign = 1 if self.direction == "less" else -1
         found = [each for each in self.measured if each.rung == rung]
@@ -107,7 +107,7 @@ class Halving(BaseModel):
                 return promoted
         return None if running else self._last_run(runs)
 
-    def _ranked_of(self, rung: int, runs: Collection[str]) -> list[Measured]:
+    def _ranked_of(self, rung: int, runs: Collection[str]) -> list[RungResult]:
         return [each for each in self.ranked(rung) if each.run in runs]
 
     def _last_run(self, runs: Collection[str]) -> tuple[str, int] | None:
@@ -123,17 +123,17 @@ class Halving(BaseModel):
         return None
 
     def _promoted(
-        self, best: Sequence[Measured], ranked: Sequence[Measured], running: Collection[str]
+        self, best: Sequence[RungResult], ranked: Sequence[RungResult], running: Collection[str]
     ) -> tuple[str, int] | None:
         """The first of the best of a rung that has not gone on yet, and where it goes to; noted.
 
         One that is `running` has been measured, and its launch is about to end: it goes on after that.
         """
         rungs = self._rungs()
-        for place, each in enumerate(best, 1):
+        for rank, each in enumerate(best, 1):
             if each.run in running or each.value is None or each.is_finished or rungs.get(each.run, 0) > each.rung:
                 continue
-            self.promotions.append(Promotion(run=each.run, rung=each.rung + 1, place=place, num_measured=len(ranked)))
+            self.promotions.append(Promotion(run=each.run, rung=each.rung + 1, rank=rank, num_measured=len(ranked)))
             return each.run, each.rung + 1
         return None
 
@@ -142,15 +142,15 @@ class Halving(BaseModel):
         self.is_over = True
         self.outcomes = {run: self._outcome(last) for run, last in self.last.items()}
 
-    def _outcome(self, last: Measured) -> str:
+    def _outcome(self, last: RungResult) -> str:
         if last.is_finished:
             return f"finished after step {last.step:,}"
         ranked = self.ranked(last.rung)
-        num_gone_on = sum(each.rung == last.rung + 1 for each in self.promotions)
+        num_promoted = sum(each.rung == last.rung + 1 for each in self.promotions)
         assert self.metric is not None
-        value = "none that is finite" if last.value is None else find_metric(self.metric).text(last.value)
-        place = f"place {ranked.index(last) + 1} of {len(ranked)}"
-        return f"{self.metric} {value} after step {last.step:,}: {place}, of which {num_gone_on} went on"
+        value = "diverged (not finite)" if last.value is None else find_metric(self.metric).text(last.value)
+        rank = f"rank {ranked.index(last) + 1} of {len(ranked)}"
+        return f"{self.metric} {value} after step {last.step:,}: {rank}; {num_promoted} promoted"
 
     @property
     def num_steps(self) -> int:

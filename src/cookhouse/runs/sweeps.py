@@ -43,7 +43,7 @@ class SweepRecord:
 
 
 def best_text(record: SweepRecord) -> str:
-    """Which run is the best, or why nobody can tell."""
+    """Which run is the best, or why none is."""
     table = record.table
     if table.best is not None and table.metric is not None:
         against = f" ({table.remark})" if table.remark else ""
@@ -57,7 +57,7 @@ def best_text(record: SweepRecord) -> str:
         names = {name for record in measured for name in record.metrics[-1]}
         return f"no run has it: {UnknownNameError('metric', table.metric.name, names)}"
     if table.way is None:
-        return f"nobody can tell which way {table.metric.name} is better; say it with direction=less or direction=more"
+        return f"{table.metric.name} has no direction; set direction=less or direction=more"
     return f"no run has finished with a finite {table.metric.name}"
 
 
@@ -104,7 +104,7 @@ def read_sweep(folder: Path, read: Callable[[Path], RunRecord] = read_record) ->
     states |= dict.fromkeys(errors, str(RunStatus.FAILED))
     how: dict[str, Any] = {"metric": settings.get("metric"), "way": settings.get("direction")}
     if halving is not None:
-        states |= {name: state for name, state in _resting(halving).items() if states.get(name) == INTERRUPTED}
+        states |= {name: state for name, state in _rung_states(halving).items() if states.get(name) == INTERRUPTED}
         steps = {name: last.step for name, last in halving.last.items()}
         how = {"metric": halving.metric, "way": halving.direction, "steps": steps}
     table = sweep_table(parts, records, states, **how)
@@ -112,16 +112,16 @@ def read_sweep(folder: Path, read: Callable[[Path], RunRecord] = read_record) ->
     return SweepRecord(table=table, records=records, errors=errors, seconds=seconds, problems=problems, halving=halving)
 
 
-def resting_runs(folder: Path) -> dict[str, str]:
+def rung_states(folder: Path) -> dict[str, str]:
     """Of a sweep by successive halving: the runs that wait at their rung or have stopped there, each with which it is,
     if they are not over; none where its decisions cannot be read, which `read_sweep` tells.
     """
     halving = _halving(folder, {})
-    return {} if halving is None else _resting(halving)
+    return {} if halving is None else _rung_states(halving)
 
 
-def _resting(halving: Halving) -> dict[str, str]:
-    return dict.fromkeys(halving.at_rest, STOPPED if halving.is_over else PAUSED)
+def _rung_states(halving: Halving) -> dict[str, str]:
+    return dict.fromkeys(halving.paused_runs, STOPPED if halving.is_over else PAUSED)
 
 
 def write_sweep(folder: Path, errors: Mapping[str, str]) -> SweepRecord:

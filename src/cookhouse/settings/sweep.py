@@ -22,18 +22,20 @@ class SweepSettings(RunSettings, RegistrationSettings):
     jobs: int = chz.field(default=1, doc="Runs at a time.", validator=at_least(1), metadata=facts(free_on_resume=True))
     min_steps: int | None = chz.field(
         default=None,
-        doc="Steps after which runs are first compared, of which the best go on; default: every run takes all steps.",
+        doc="Evaluate every run after this many steps and promote only the best; default: every run takes all steps.",
         validator=at_least(1),
     )
     reduction_factor: int = chz.field(
         default=3,
-        doc="Of runs that are compared, one in so many goes on, to so many times the steps.",
+        doc="Promote the best 1/N at each rung and multiply the steps by N.",
         validator=[at_least(2), read_if(lambda config: config.min_steps, "with min_steps")],
     )
     max_steps: int | None = chz.field(default=None, doc="Steps of a whole run, with min_steps.")
     metric: str | None = chz.field(
-        default=None, doc="Metric by which runs are compared; default: the most telling one that all of them have."
+        default=None,
+        doc="Metric by which runs are compared; default: the most telling one that all of them have; with min_steps, "
+        "the held-out loss.",
     )
     direction: Literal["less", "more"] | None = chz.field(
-        default=None, doc="Which way the metric is better; default: as it is declared."
+        default=None, doc="Whether lower or higher is better; default: as the metric is declared."
     )

@@ -381,7 +381,7 @@ class TrainingLoop(Generic[P]):
         if measured:
             self._telemetry.metrics(step, measured)
         self._is_paused = True
-        text = f"paused after step {step:,} of {self._total_steps:,}, as pause_at_step says"
+        text = f"paused after step {step:,} of {self._total_steps:,} (pause_at_step)"
         self._telemetry.event(events.TRAINING_STOPPED, step=step, text=text)
 
     async def _abandon(self) -> None:

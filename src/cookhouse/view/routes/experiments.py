@@ -19,7 +19,7 @@ from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.listing.overview import RunOverview
 from cookhouse.runs.reading.sweeping import SweepReader, stamp_of, sweep_counts
-from cookhouse.runs.sweeps import RECIPE, SweepRecord, best_text, resting_runs
+from cookhouse.runs.sweeps import RECIPE, SweepRecord, best_text, rung_states
 from cookhouse.view.changes import change_stream, position_of
 from cookhouse.view.pages import json_text, page, page_and_json, run_address
 from cookhouse.view.paging import Paging
@@ -52,10 +52,10 @@ def _sweeps(place: Place) -> list[FoundRun]:
 
 def _line(run: FoundRun, overview: RunOverview, parts: Sequence[RunOverview]) -> dict[str, Any]:
     runs = run.record["config"].get("runs", ())
-    resting = resting_runs(run.path)
+    at_rungs = rung_states(run.path)
     states = [str(part.status) for part in parts]
     states = [
-        resting.get(part.name.rpartition("/")[2], state) if state == RunStatus.INTERRUPTED else state
+        at_rungs.get(part.name.rpartition("/")[2], state) if state == RunStatus.INTERRUPTED else state
         for part, state in zip(parts, states, strict=True)
     ]
     return {
@@ -92,7 +92,7 @@ def _show(request: Request) -> Response:
 
     return page(
         "experiment.html",
-        **_told(request, run, sweep),
+        **_report(request, run, sweep),
         charts=setting_charts(sweep.table, address_of),
         columns=_columns(request, sweep),
         errors=[(_number(name), error) for name, error in list(sweep.errors.items())[:_MAX_ERRORS]],
@@ -101,7 +101,7 @@ def _show(request: Request) -> Response:
 
 
 def _answer(request: Request) -> Response:
-    return Response(json_text(_told(request, *_sweep(request))), media_type="application/json")
+    return Response(json_text(_report(request, *_sweep(request))), media_type="application/json")
 
 
 async def _events(request: Request) -> StreamingResponse:
@@ -122,7 +122,7 @@ def _signs(place: Place, name: str | None = None) -> Any:
     return [(run.name, str(run.history.status), stamp_of(run.path)) for run in some]
 
 
-def _told(request: Request, run: FoundRun, sweep: SweepRecord) -> dict[str, Any]:
+def _report(request: Request, run: FoundRun, sweep: SweepRecord) -> dict[str, Any]:
     table, settings = sweep.table, run.record["config"]
     jobs = settings.get("jobs")
     counts = sweep_counts(sweep, jobs if isinstance(jobs, int) else 1)

@@ -9,10 +9,10 @@ from typing import Any
 from cookhouse.errors import InputError
 from cookhouse.report import RunRecord, measured_value
 from cookhouse.runs import read_result
-from cookhouse.runs.halving import Halving, Measured, read_halving, rungs_of, write_halving
+from cookhouse.runs.halving import Halving, RungResult, read_halving, rungs_of, write_halving
 from cookhouse.settings import SweepSettings
 from cookhouse.telemetry import find_metric, keys, ranked
-from cookhouse.workflows.sweep.runs import Runs, tell
+from cookhouse.workflows.sweep.runs import Runs, report
 from cookhouse.workflows.sweep.state import SweepState
 
 
@@ -21,7 +21,7 @@ class HalvedRuns(Runs):
     """The runs of a sweep, of which only the best go on. One that fails leaves the others alone.
 
     Raises:
-        InputError: the metric is not one that the runs measure, or nobody can tell which way it is better; or the
+        InputError: the metric is not one that the runs measure, or it has no direction; or the
             decisions of an earlier launch cannot be read.
     """
 
@@ -48,7 +48,7 @@ class HalvedRuns(Runs):
                     continue
                 running.add(chosen[0])
                 try:
-                    await self._climb(state, halving, *chosen)
+                    await self._run_to_rung(state, halving, *chosen)
                 except InputError as error:
                     refused.append(error)
                 finally:
@@ -66,27 +66,27 @@ class HalvedRuns(Runs):
         state.is_whole = True
         halving.end()
         await _keep(state, halving)
-        self._recall(state, halving)
+        self._load_results(state, halving)
 
-    async def _climb(self, state: SweepState, halving: Halving, name: str, rung: int) -> None:
+    async def _run_to_rung(self, state: SweepState, halving: Halving, name: str, rung: int) -> None:
         """Take a run to a rung, and note what is measured of it there."""
         await _keep(state, halving)
         step = halving.rungs[rung]
         is_last = rung + 1 == len(halving.rungs)
-        tell(state, name, f"goes to step {step:,}")
+        report(state, name, f"training to step {step:,}")
         paused = {"pause_at_step": None if is_last else step}
         record = await self.run_child_of(state, name, {"eval_at_start": False, **self.runs[name], **paused})
         if record is None:
             return
         summary = state.results[name].summary
         if summary.is_interrupted and not summary.is_paused:
-            tell(state, name, "interrupted and saved")
+            report(state, name, "interrupted and saved")
             return
         _choose_metric(halving, record)
         assert halving.metric is not None
         value, stderr = measured_value(record, halving.metric)
         is_finite = value is not None and math.isfinite(value)
-        measured = Measured(
+        measured = RungResult(
             run=name,
             rung=rung,
             step=summary.num_steps,
@@ -97,11 +97,11 @@ class HalvedRuns(Runs):
         halving.measured.append(measured)
         await _keep(state, halving)
         metric = find_metric(halving.metric, record.declared)
-        found = "none that is finite" if measured.value is None else metric.text(measured.value)
+        found = "diverged (not finite)" if measured.value is None else metric.text(measured.value)
         how = "paused" if summary.is_paused else "finished"
-        tell(state, name, f"{how} after step {measured.step:,}, {metric.label} {found}")
+        report(state, name, f"{how} after step {measured.step:,}, {metric.label} {found}")
 
-    def _recall(self, state: SweepState, halving: Halving) -> None:
+    def _load_results(self, state: SweepState, halving: Halving) -> None:
         """Read the results of runs that had finished before this launch."""
         for each in halving.measured:
             if each.is_finished and each.run not in state.results:
@@ -130,7 +130,7 @@ def _choose_metric(halving: Halving, record: RunRecord) -> None:
     """See, when the first run is measured, by what and which way the runs are compared.
 
     Raises:
-        InputError: the metric is none that it measured, or nobody can tell which way it is better.
+        InputError: the metric is none that it measured, or it has no direction.
     """
     if halving.measured:
         return
@@ -139,7 +139,7 @@ def _choose_metric(halving: Halving, record: RunRecord) -> None:
     if halving.metric is None and told:  # the loss moves from the first step on, where scores may all be 0
         halving.metric = keys.TEST_NLL if keys.TEST_NLL in told else told[0]
     if halving.metric is None:
-        raise InputError("the runs measure nothing that has a direction; name a metric, and say which way is better")
+        raise InputError("the runs measure nothing that has a direction; set metric and direction")
     if measured_value(record, halving.metric)[0] is None:
         numbers = [name for name, value in names.items() if isinstance(value, int | float) and name != "step"]
         others = [name for name in numbers if name not in told]
@@ -147,6 +147,6 @@ def _choose_metric(halving: Halving, record: RunRecord) -> None:
     halving.direction = halving.direction or find_metric(halving.metric, record.declared).direction
     if halving.direction is None:
         raise InputError(
-            f"nobody can tell which way {halving.metric} is better; say it with direction=less or direction=more, or "
-            f"take one of {', '.join(told)}"
+            f"{halving.metric} has no direction; set direction=less or direction=more, or compare by one of "
+            f"{', '.join(told)}"
         )

@@ -65,12 +65,12 @@ class Runs:
         state.is_whole = is_over and not any(result.summary.is_interrupted for result in state.results.values())
 
     async def _run_one(self, state: SweepState, name: str, settings: Mapping[str, Any]) -> None:
-        tell(state, name, "begins")
+        report(state, name, "begins")
         record = await self.run_child_of(state, name, settings)
         if record is None:
             return
         how = "interrupted and saved" if state.results[name].summary.is_interrupted else "finished"
-        tell(state, name, how if record.headline is None else f"{how}, {record.headline.text}")
+        report(state, name, how if record.headline is None else f"{how}, {record.headline.text}")
 
     async def run_child_of(self, state: SweepState, name: str, settings: Mapping[str, Any]) -> RunRecord | None:
         """Run one, and read what it has left so far; None: it failed."""
@@ -78,12 +78,12 @@ class Runs:
             result = await self.run_child(state.context, state.config.recipe, state.path / name, settings)
         except Exception as error:
             state.errors[name] = f"{type(error).__name__}: {error}"
-            tell(state, name, f"failed, and the others go on: {error}")
+            report(state, name, f"failed, and the others go on: {error}")
             return None
         state.results[name] = result
         return await asyncio.to_thread(read_record, state.path / name)
 
 
-def tell(state: SweepState, name: str, what: str) -> None:
+def report(state: SweepState, name: str, what: str) -> None:
     """Say how a run stands."""
     state.telemetry.event(events.RUN_PART, text=f"run {name}: {what}")

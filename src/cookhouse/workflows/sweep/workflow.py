@@ -44,7 +44,7 @@ def sweep_workflow(
         final=(register_best(descent_of),),
         cleanup=cleanup,
         result=_result,
-        facts=lambda state: {name: _told(run) for name, run in zip(names, state.config.runs, strict=True)},
+        facts=lambda state: {name: _settings_text(run) for name, run in zip(names, state.config.runs, strict=True)},
     )
 
 
@@ -154,5 +154,5 @@ def _usage(results: Mapping[str, RunResult[Any]]) -> Mapping[str, float] | None:
     return {name: sum(usage.get(name, 0) for usage in told) for name in names} or None
 
 
-def _told(run: Mapping[str, Any]) -> str:
+def _settings_text(run: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in run.items() if name != "model_name")
