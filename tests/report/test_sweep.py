@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import pytest
 
-from cookhouse.report import RunRecord, SweepTable, setting_charts, sweep_table, swept_settings
+from cookhouse.report import RunRecord, SweepTable, paused_value, setting_charts, sweep_table, swept_settings
 from cookhouse.telemetry import find_metric
+from cookhouse.weights.checkpoints import Checkpoint
 
 Way = Literal["less", "more"]
 
@@ -71,6 +72,22 @@ def test_the_last_value_counts() -> None:
     assert [row.value for row in made.rows] == [3.0, 2.0]
     assert made.best is not None
     assert made.best.name == "b"
+
+
+def test_a_paused_run_counts_with_what_was_measured_at_its_step() -> None:
+    # Catches best weights, or an earlier evaluation, that are compared with what others have after more steps.
+    rows = [
+        {"train/loss": 5.0},
+        {"train/loss": 4.0, "test/nll": 0.5, "test/exact_match": 0.1},
+        {"test/nll": 2.0, "test/nll_stderr": 0.25},
+    ]
+    best = Checkpoint(
+        name="b", epoch=0, batch=1, step=1, final=False, state_path="s", sampler_path="s", best={"test/nll": 0.5}
+    )
+    made = replace(record(*rows), checkpoints=[best])
+    assert paused_value(made, "test/nll", 2) == (2.0, 0.25)
+    assert paused_value(made, "train/loss", 2) == (4.0, None)
+    assert paused_value(made, "test/exact_match", 2) == (None, None)
 
 
 def test_the_next_telling_metric_decides_among_equals() -> None:

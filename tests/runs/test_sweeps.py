@@ -8,7 +8,9 @@ from typing import Any
 
 from tests.runs.kit import make_run
 
-from cookhouse.runs import part_names, read_sweep, write_sweep
+from cookhouse.runs import RunResult, RunSummary, part_names, read_sweep, write_sweep
+from cookhouse.runs.halving import Halving, RungResult, write_halving
+from cookhouse.runs.result import write_result
 
 
 def make_sweep(folder: Path, runs: Sequence[Mapping[str, Any]], **settings: Any) -> list[str]:
@@ -57,3 +59,45 @@ def test_values_with_commas_and_breaks_stay_in_their_cells(tmp_path: Path) -> No
     write_sweep(folder, {})
     with (folder / "sweep.csv").open(encoding="utf-8", newline="") as file:
         assert [row["note"] for row in csv.DictReader(file)] == settings
+
+
+def test_of_a_run_that_has_not_finished_the_table_has_what_its_rung_has(tmp_path: Path) -> None:
+    # Catches steps from one file beside a value from another: a resume cuts the row of the rung off the metrics.
+    folder = tmp_path / "sweep"
+    stopped, cut, finished, begun = make_sweep(folder, [{"seed": seed} for seed in range(4)])
+    halving = Halving(rungs=[2, 9], reduction_factor=2, metric="test/nll", direction="less")
+    for run, value in ((stopped, None), (cut, 0.5), (finished, 0.4)):
+        result = RungResult(run=run, rung=0, step=2, value=value, stderr=0.125, is_finished=False)
+        halving.measured.append(result)
+    write_halving(folder, halving)
+    early = [{"step": 1, "test/nll": 8.0}]
+    for run in (stopped, cut, begun):
+        make_run(folder / run, rows=early, status="interrupted")
+    make_run(folder / finished, rows=[*early, {"step": 9, "test/nll": 0.25}])
+    write_result(result_of(folder / finished, num_steps=9))
+    rows = {row.name: (row.state, row.steps, str(row.value), row.stderr) for row in read_sweep(folder).table.rows}
+    assert rows == {
+        stopped: ("paused", 2, "nan", 0.125),
+        cut: ("paused", 2, "0.5", 0.125),
+        finished: ("finished", 9, "0.25", None),
+        begun: ("interrupted", None, "None", None),
+    }
+
+
+def result_of(folder: Path, num_steps: int) -> RunResult[None]:
+    summary = RunSummary(
+        recipe="supervised",
+        model_name="m",
+        folder=folder,
+        is_interrupted=False,
+        num_steps=num_steps,
+        total_steps=num_steps,
+        seconds=1.0,
+        figures=[],
+        samples=[],
+        report=None,
+        state_path=None,
+        sampler_path=None,
+        next_command="",
+    )
+    return RunResult(state=None, metrics={}, artifacts={}, summary=summary)

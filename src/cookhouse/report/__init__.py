@@ -22,6 +22,7 @@ from cookhouse.report.render_page import RenderedExample, RenderedToken, render_
 from cookhouse.report.rollouts_page import rollouts_page
 from cookhouse.report.run_page import run_page
 from cookhouse.report.setting_chart import setting_charts
+from cookhouse.report.standing import other_data
 from cookhouse.report.sweep import (
     PAUSED,
     STOPPED,
@@ -30,6 +31,7 @@ from cookhouse.report.sweep import (
     SweepTable,
     last_value,
     measured_value,
+    paused_value,
     sweep_table,
     swept_settings,
 )
@@ -63,9 +65,11 @@ __all__ = [
     "last_value",
     "measured_value",
     "noted_page",
+    "other_data",
     "overfitting_remark",
     "overoptimization_remark",
     "paired_page",
+    "paused_value",
     "render_page",
     "rollouts_page",
     "run_page",

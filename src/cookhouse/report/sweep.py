@@ -8,7 +8,7 @@ from typing import Any, Final
 from cookhouse.report.comparison import ABSENT, declared_by
 from cookhouse.report.record import RunRecord
 from cookhouse.report.standing import doubt, is_number, other_data, stderr_at
-from cookhouse.telemetry import Direction, Metric, find_metric, ranked
+from cookhouse.telemetry import Direction, Metric, find_metric, is_held_out, ranked
 
 WAITING: Final = "waiting"
 """The state of a run that has not begun."""
@@ -81,12 +81,15 @@ def sweep_table(
     metric: str | None,
     way: Direction | None,
     steps: Mapping[str, int] | None = None,
+    rung_values: Mapping[str, tuple[float, float | None]] | None = None,
 ) -> SweepTable:
     """The table of runs by name, each with its settings; of those that have begun there are a record and a state.
 
     Without a `metric` it is the headline: the most telling one that every finished run has. Among runs that are equally
-    good the next telling ones decide, and then the order. `steps`: after which each run was measured, where that is not
-    the same for all.
+    good the next telling ones decide, and then the order.
+
+    Of successive halving: `steps` after which each run was measured, and `rung_values`, with their standard errors, of
+    those that have not finished, in place of what their rows have.
     """
     swept = swept_settings(list(parts.values()))
     finished = {name: record for name, record in records.items() if states.get(name) == "finished"}
@@ -96,6 +99,8 @@ def sweep_table(
     known = None if metric is None else find_metric(metric, own)
     way = way or (None if known is None else known.direction)
     values = {} if metric is None else {name: measured_value(record, metric) for name, record in records.items()}
+    if rung_values is not None:
+        values = {name: value for name, value in values.items() if name in finished} | dict(rung_values)
     ways = {} if metric is None or way is None else {metric: way} | _ways(telling, own) | {metric: way}
     apart = "" if metric is None or way is None else other_data(metric, finished)
     best = _best(finished, ways) if ways and not apart else None
@@ -132,6 +137,15 @@ def measured_value(record: RunRecord, metric: str) -> tuple[float | None, float 
     """The value that `last_value` gives, and its standard error."""
     row = _last_row(record, metric)
     return (None, None) if row is None else (float(row[metric]), stderr_at(record.metrics, metric, row["step"]))
+
+
+def paused_value(record: RunRecord, metric: str, step: int) -> tuple[float | None, float | None]:
+    """The value of a metric, finite or not, of a run that is paused after `step` steps, and its standard error. What is
+    held out is of the weights there, any other of the last of these steps. None: it was not measured then.
+    """
+    at = step if is_held_out(metric) else step - 1  # a row of training has the number of steps before it
+    rows = [row for row in record.metrics if row["step"] == at and is_number(row.get(metric))]
+    return (float(rows[-1][metric]), stderr_at(record.metrics, metric, at)) if rows else (None, None)
 
 
 def _last_row(record: RunRecord, metric: str) -> Mapping[str, Any] | None:

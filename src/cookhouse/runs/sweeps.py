@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from cookhouse.runs.history.launches import History, RunStatus, read_history
 from cookhouse.runs.listing.find import is_run
 from cookhouse.runs.names import CONFIG_FILE, HALVING_FILE, SWEEP_ERRORS_FILE, SWEEP_TABLE_FILE
 from cookhouse.runs.record import read_record
+from cookhouse.runs.result import read_result
 
 RECIPE = "sweep"
 INTERRUPTED = str(RunStatus.INTERRUPTED)
@@ -105,8 +107,7 @@ def read_sweep(folder: Path, read: Callable[[Path], RunRecord] = read_record) ->
     how: dict[str, Any] = {"metric": settings.get("metric"), "way": settings.get("direction")}
     if halving is not None:
         states |= {name: state for name, state in _rung_states(halving).items() if states.get(name) == INTERRUPTED}
-        steps = {name: last.step for name, last in halving.last.items()}
-        how = {"metric": halving.metric, "way": halving.direction, "steps": steps}
+        how = {"metric": halving.metric, "way": halving.direction, **_at_rungs(folder, halving, states, problems)}
     table = sweep_table(parts, records, states, **how)
     seconds = {name: history.seconds for name, history in histories.items()}
     return SweepRecord(table=table, records=records, errors=errors, seconds=seconds, problems=problems, halving=halving)
@@ -122,6 +123,31 @@ def rung_states(folder: Path) -> dict[str, str]:
 
 def _rung_states(halving: Halving) -> dict[str, str]:
     return dict.fromkeys(halving.paused_runs, STOPPED if halving.is_over else PAUSED)
+
+
+def _at_rungs(
+    folder: Path, halving: Halving, states: Mapping[str, str], problems: dict[str, str]
+) -> dict[str, Mapping[str, Any]]:
+    """Steps and values of the table: of runs that have not finished those of their rungs, which a resume cuts off their
+    rows.
+    """
+    last = halving.last
+    steps = {name: each.step for name, each in last.items()}
+    finished = {name for name, state in states.items() if state == RunStatus.FINISHED}
+    for name in finished:
+        try:
+            result = read_result(folder / name)
+        except InputError as error:
+            problems[name] = str(error)
+            continue
+        if result is not None:
+            steps[name] = result.summary.num_steps
+    values = {
+        name: (math.nan if each.value is None else each.value, each.stderr)
+        for name, each in last.items()
+        if name not in finished
+    }
+    return {"steps": steps, "rung_values": values}
 
 
 def write_sweep(folder: Path, errors: Mapping[str, str]) -> SweepRecord:
