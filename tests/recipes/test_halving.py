@@ -195,6 +195,80 @@ def test_one_that_fails_is_left_out(settings: dict[str, Any], tmp_path: Path) ->
     result = halved(settings, grid=grid)
     assert sorted(row["state"] for row in table_of(settings["log_path"])) == ["failed", "failed", "finished", "stopped"]
     assert len(result.state.errors) == 2
+    outcomes = result.state.halving.outcomes
+    assert all(outcomes[run].startswith("failed before step 1: ") for run in result.state.errors)
+    assert len(outcomes) == 4
+
+
+def test_runs_measured_on_different_data_are_refused_at_the_first_rung(
+    settings: dict[str, Any], conversations: Callable[..., Path]
+) -> None:
+    # Catches a winner among runs that were asked different questions, of which the easiest ones win.
+    grid = {"test_path": [settings.pop("test_path"), str(conversations("other.jsonl", 6))], "lora_rank": [8, 16]}
+    service = FakeService()
+    with pytest.raises(InputError, match=r"the runs were evaluated on different data \(its fingerprints differ\)"):
+        halved(settings, service, grid=grid)
+    assert steps_of(service) == 3, "as soon as the first of the other data is measured"
+    again = {**settings, "behavior_if_log_dir_exists": "resume"}
+    with pytest.raises(InputError, match="the runs were evaluated on different data"):
+        halved(again, FakeService(states=service.states), grid=grid)
+
+
+def test_runs_whose_data_ends_early_are_refused(settings: dict[str, Any]) -> None:
+    # Catches a rung at which a run with its learning rate at zero is compared with runs in the midst of their training.
+    service = FakeService()
+    settings.pop("batch_size")
+    with pytest.raises(
+        InputError, match=r"2-batch_size=12 has data for 3 of the 9 steps.*; raise num_epochs or lower max_steps"
+    ):
+        halved(settings, service, grid={"batch_size": [4, 12]})
+    assert steps_of(service) == 2
+    outcome = halved(
+        {**settings, "behavior_if_log_dir_exists": "delete", "num_epochs": 9}, grid={"batch_size": [4, 12]}
+    )
+    assert outcome.state.errors == {}
+
+
+def scripted(*values: float | None) -> Any:
+    """An evaluator of `test/nll` that gives these values, one at each evaluation, and then the last."""
+    left = list(values)
+
+    async def measure(client: Any) -> dict[str, float | None]:
+        del client
+        return {"nll": left.pop(0) if len(left) > 1 else left[0]}
+
+    return lambda settings, renderer: measure  # noqa: ARG005
+
+
+def halved_by(settings: dict[str, Any], *values: float | None, **how: Any) -> Any:
+    evaluators = {"scripted": scripted(*values)}
+    adapters = Adapters(service=FakeService().connect, sinks=[], evaluators=evaluators)
+    plan = {"min_steps": 2, "metric": "test/nll", "grid": {"lora_rank": [8, 16]}, **how}
+    return cookhouse.sweep("supervised", {**settings, "num_eval": 0}, adapters=adapters, **plan)
+
+
+def test_best_weights_of_an_earlier_step_do_not_count_at_a_rung(settings: dict[str, Any]) -> None:
+    # Catches a run promoted for what it was before it got worse, over one that is better after as many steps.
+    settings |= {"keep_best": "test/nll", "eval_every": 1, "max_steps": 4, "test_path": None}
+    result = halved_by(settings, 1.0, 9.0, 5.0, 5.0, 4.0, 6.0)
+    kept = result.state.halving
+    assert [(each.step, each.value) for each in kept.measured] == [(2, 9.0), (2, 5.0), (4, 4.0)]
+    assert [each.run for each in kept.promotions] == ["2-lora_rank=16"]
+    [best] = [row for row in table_of(settings["log_path"]) if row["best"] == "1"]
+    assert (best["run"], best["test/nll"]) == ("2-lora_rank=16", "4.0"), "of a run that has finished, they do"
+
+
+def test_a_run_that_does_not_measure_the_metric_has_failed(settings: dict[str, Any]) -> None:
+    # Catches one that is told as diverged, and stopped by its rank, although nobody measured it.
+    result = halved_by({**settings, "max_steps": 4, "test_path": None}, 5.0, None, 5.0)
+    failed = "2-lora_rank=16"
+    assert result.state.errors == {failed: "it did not measure test/nll after step 2"}
+    kept = result.state.halving
+    assert kept.outcomes == {
+        "1-lora_rank=8": "finished after step 4",
+        failed: "failed before step 2: it did not measure test/nll after step 2",
+    }
+    assert [row["state"] for row in table_of(settings["log_path"])] == ["finished", "failed"]
 
 
 def test_a_metric_that_no_run_has_is_refused_after_the_first(settings: dict[str, Any]) -> None:

@@ -1,14 +1,14 @@
-"""Successive halving of a sweep: what was measured of each setting at its rungs, and which settings go on.
+"""Successive halving of a sweep: what was measured of each run at its rungs, and which runs were promoted.
 
 A rung is a number of steps: the fewest, and then `reduction_factor` times as many each, up to those of a whole run. At
-each a run is paused and measured, and the best `1 / reduction_factor` of those measured there go on (ASHA, Li et al.
-2020, https://arxiv.org/abs/1810.05934).
+each a run is paused and measured, and the best `1 / reduction_factor` of those measured there are promoted (ASHA: Li et
+al., "A System for Massively Parallel Hyperparameter Tuning", 2020, https://arxiv.org/abs/1810.05934).
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -16,6 +16,8 @@ from cookhouse.errors import InputError
 from cookhouse.files import write_whole
 from cookhouse.runs.names import HALVING_FILE
 from cookhouse.telemetry import find_metric
+
+DIVERGED = "diverged (not finite)"
 
 
 class RungResult(BaseModel):
@@ -27,26 +29,35 @@ class RungResult(BaseModel):
     rung: int
     """From 0."""
     step: int
-    """Steps that it had taken: those of the rung, unless its data gave no more."""
+    """Steps that it had taken: those of the rung, unless it stopped early."""
     value: float | None
-    """Of the metric; None: it was not measured, or is not finite."""
+    """Of the metric; None: it diverged (not finite)."""
     stderr: float | None
     is_finished: bool
     """Whether it had taken its last step."""
 
 
 class Promotion(BaseModel):
-    """That a run went on to a rung."""
+    """That a run was promoted to a rung."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
     rung: int
-    """That it went to."""
+    """To which."""
     rank: int
-    """Which of those it was that had been measured at the rung before, from 1."""
+    """Its own among the runs measured at the rung before, from 1."""
     num_measured: int
     """How many these were."""
+
+
+class Job(NamedTuple):
+    """A run, and the rung to train it to."""
+
+    run: str
+    rung: int
+    promotion: Promotion | None = None
+    """The decision behind it, where that is a new one."""
 
 
 class Halving(BaseModel):
@@ -63,9 +74,9 @@ class Halving(BaseModel):
     measured: list[RungResult] = []
     promotions: list[Promotion] = []
     is_over: bool = False
-    """Whether no further run goes on."""
+    """Whether no further run is promoted."""
     outcomes: dict[str, str] = {}
-    """How far each run went, and why no further, once it is over."""
+    """How far each run was trained, and why no further, once it is over."""
 
     @property
     def last(self) -> dict[str, RungResult]:
@@ -74,12 +85,12 @@ class Halving(BaseModel):
 
     @property
     def paused_runs(self) -> dict[str, RungResult]:
-        """Of the runs that have reached the rung that they were to go to, what was measured there, by name."""
+        """Of the runs that have reached the rung they were promoted to, what was measured there, by name."""
         rungs = self._rungs()
         return {each.run: each for each in self.measured if each.rung == rungs.get(each.run, 0)}
 
     def _rungs(self) -> dict[str, int]:
-        """Of the runs that went on, the rung that they have reached or are on their way to."""
+        """Of the promoted runs, the rung that they have reached or are trained to."""
         return {each.run: each.rung for each in self.promotions}
 
     def ranked(self, rung: int) -> list[RungResult]:
@@ -88,59 +99,75 @@ class Halving(BaseModel):
         found = [each for each in self.measured if each.rung == rung]
         return sorted(found, key=lambda each: math.inf if each.value is None else sign * each.value)
 
-    def next_run(self, runs: Sequence[str], running: Collection[str]) -> tuple[str, int] | None:
-        """A run and the rung that it is to go to, noted as promoted if it is; None: there is none as long as the
-        `running` ones are not measured. `runs` are all but those that failed.
+    def next_job(self, runs: Sequence[str], running: Collection[str], *, completes_rungs: bool) -> Job | None:
+        """What to train next; None: nothing before one of the `running` is measured. `runs` are all but those that
+        failed. Changes nothing: `note` does.
 
-        The lowest rung comes first: a run goes on when as many as can be are there to be compared with it.
+        Promoted runs that were interrupted come first. `completes_rungs`: every run reaches a rung before one is
+        promoted from it. Else it is get_job of ASHA (Algorithm 2): the promotion of the highest rung that has one, or
+        a new run.
         """
         rungs, measured = self._rungs(), {(each.run, each.rung) for each in self.measured}
-        waiting = [(rungs.get(run, 0), run) for run in runs if run not in running]
-        waiting = [(rung, run) for rung, run in waiting if (run, rung) not in measured]
-        if waiting:
-            rung, run = min(waiting, key=lambda each: each[0])
-            return run, rung
-        for rung in range(len(self.rungs) - 1):
-            ranked = self._ranked_of(rung, runs)
-            best = ranked[: len(ranked) // self.reduction_factor]
-            if (promoted := self._promoted(best, ranked, running)) is not None:
-                return promoted
-        return None if running else self._last_run(runs)
+        free = [run for run in runs if run not in running and (run, rungs.get(run, 0)) not in measured]
+        new = [Job(run, 0) for run in free if run not in rungs]
+        interrupted = sorted((Job(run, rungs[run]) for run in free if run in rungs), key=lambda job: job.rung)
+        found = [self._promotable(rung, runs, running) for rung in range(len(self.rungs) - 1)]
+        promotions = [job for job in found if job is not None]
+        jobs = [*interrupted[::-1], *promotions[::-1], *new]
+        if completes_rungs:
+            jobs = [*new, *interrupted, *promotions]
+        if jobs:
+            return jobs[0]
+        return None if running else self._last_job(runs)
+
+    def note(self, job: Job) -> None:
+        """Keep the decision behind a job that is begun."""
+        if job.promotion is not None:
+            self.promotions.append(job.promotion)
+
+    def _promotable(self, rung: int, runs: Collection[str], running: Collection[str]) -> Job | None:
+        ranked = self._ranked_of(rung, runs)
+        return self._promotion(ranked[: len(ranked) // self.reduction_factor], ranked, running)
 
     def _ranked_of(self, rung: int, runs: Collection[str]) -> list[RungResult]:
         return [each for each in self.ranked(rung) if each.run in runs]
 
-    def _last_run(self, runs: Collection[str]) -> tuple[str, int] | None:
-        """The best of the highest rung that has one to go on, where too few are left to be parted, and none has
-        finished: those that went higher may have failed, or diverged.
+    def _last_job(self, runs: Collection[str]) -> Job | None:
+        """The promotion of the best of the highest rung that has one, where too few are left for a share of them to be
+        promoted, and none has finished: those above may have failed, or diverged.
         """
         if any(each.is_finished and each.value is not None and each.run in runs for each in self.measured):
             return None
         for rung in reversed(range(len(self.rungs) - 1)):
             ranked = self._ranked_of(rung, runs)
-            if (promoted := self._promoted(ranked, ranked, ())) is not None:
-                return promoted
+            if (job := self._promotion(ranked, ranked, ())) is not None:
+                return job
         return None
 
-    def _promoted(
+    def _promotion(
         self, best: Sequence[RungResult], ranked: Sequence[RungResult], running: Collection[str]
-    ) -> tuple[str, int] | None:
-        """The first of the best of a rung that has not gone on yet, and where it goes to; noted.
+    ) -> Job | None:
+        """That of the first of the best of a rung that was not promoted yet.
 
-        One that is `running` has been measured, and its launch is about to end: it goes on after that.
+        One that is `running` has been measured, and its launch is about to end: it is promoted after that.
         """
         rungs = self._rungs()
         for rank, each in enumerate(best, 1):
             if each.run in running or each.value is None or each.is_finished or rungs.get(each.run, 0) > each.rung:
                 continue
-            self.promotions.append(Promotion(run=each.run, rung=each.rung + 1, rank=rank, num_measured=len(ranked)))
-            return each.run, each.rung + 1
+            rung = each.rung + 1
+            return Job(each.run, rung, Promotion(run=each.run, rung=rung, rank=rank, num_measured=len(ranked)))
         return None
 
-    def end(self) -> None:
-        """Note that no further run goes on, and why not."""
+    def reopen(self) -> None:
+        """Note that runs may be promoted again."""
+        self.is_over, self.outcomes = False, {}
+
+    def end(self, errors: Mapping[str, str]) -> None:
+        """Note that no further run is promoted, and why not; `errors` are what ended the runs that failed, by name."""
         self.is_over = True
         self.outcomes = {run: self._outcome(last) for run, last in self.last.items()}
+        self.outcomes |= {run: self._failure(run, error) for run, error in errors.items()}
 
     def _outcome(self, last: RungResult) -> str:
         if last.is_finished:
@@ -148,9 +175,14 @@ class Halving(BaseModel):
         ranked = self.ranked(last.rung)
         num_promoted = sum(each.rung == last.rung + 1 for each in self.promotions)
         assert self.metric is not None
-        value = "diverged (not finite)" if last.value is None else find_metric(self.metric).text(last.value)
+        value = DIVERGED if last.value is None else find_metric(self.metric).text(last.value)
         rank = f"rank {ranked.index(last) + 1} of {len(ranked)}"
         return f"{self.metric} {value} after step {last.step:,}: {rank}; {num_promoted} promoted"
+
+    def _failure(self, run: str, error: str) -> str:
+        last = self.last.get(run)
+        when = f"before step {self.rungs[0]:,}" if last is None else f"after step {last.step:,}"
+        return f"failed {when}: {error}"
 
     @property
     def num_steps(self) -> int:

@@ -1,28 +1,26 @@
-"""The runs of a sweep by successive halving: each is paused at its rung, and the best of a rung go on from there."""
+"""The runs of a sweep by successive halving: each is paused at its rung, and the best of a rung are promoted."""
 
 import asyncio
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cookhouse.errors import InputError
-from cookhouse.report import RunRecord, measured_value
-from cookhouse.runs import read_result
-from cookhouse.runs.halving import Halving, RungResult, read_halving, rungs_of, write_halving
+from cookhouse.report import RunRecord
+from cookhouse.runs import RunSummary, read_record, read_result
+from cookhouse.runs.halving import DIVERGED, Halving, Job, read_halving, rungs_of, write_halving
 from cookhouse.settings import SweepSettings
-from cookhouse.telemetry import find_metric, keys, ranked
+from cookhouse.telemetry import find_metric
+from cookhouse.workflows.sweep.measuring import check_data, check_steps, choose_metric, rung_result
 from cookhouse.workflows.sweep.runs import Runs, report
 from cookhouse.workflows.sweep.state import SweepState
 
 
 @dataclass(frozen=True, kw_only=True)
 class HalvedRuns(Runs):
-    """The runs of a sweep, of which only the best go on. One that fails leaves the others alone.
+    """The runs of a sweep, of which only the best are promoted. One that fails leaves the others alone.
 
     Raises:
-        InputError: the metric is not one that the runs measure, or it has no direction; or the
-            decisions of an earlier launch cannot be read.
+        InputError: the runs do not measure the metric, or it has no direction; they were measured on different data, or
+            the data of one end before its last step; or the decisions of an earlier launch cannot be read.
     """
 
     reads: tuple[str, ...] = (*Runs.reads, "writing")
@@ -30,49 +28,53 @@ class HalvedRuns(Runs):
 
     async def run_all(self, state: SweepState) -> None:
         halving = await asyncio.to_thread(read_halving, state.path) or _start(state.config)
-        state.halving, halving.is_over = halving, False
+        halving.reopen()
+        state.halving = halving
+        num_jobs = min(state.config.jobs, len(self.runs))
         running: set[str] = set()
         refused: list[InputError] = []
         is_measured = asyncio.Condition()
 
-        def next_run() -> tuple[str, int] | None:
-            return halving.next_run([name for name in self.runs if name not in state.errors], running)
+        def next_job() -> Job | None:
+            left = [name for name in self.runs if name not in state.errors]
+            return halving.next_job(left, running, completes_rungs=num_jobs == 1)
 
         async def work() -> None:
             while not (refused or state.interrupt.is_requested):
-                if (chosen := next_run()) is None:
+                if (job := next_job()) is None:
                     if not running:
                         return
                     async with is_measured:
                         await is_measured.wait()
                     continue
-                running.add(chosen[0])
+                halving.note(job)
+                running.add(job.run)
                 try:
-                    await self._run_to_rung(state, halving, *chosen)
+                    await self._run_to_rung(state, halving, job)
                 except InputError as error:
                     refused.append(error)
                 finally:
-                    running.discard(chosen[0])
+                    running.discard(job.run)
                 async with is_measured:
                     is_measured.notify_all()
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(state.config.jobs, len(self.runs))):
+            for _ in range(num_jobs):
                 group.create_task(work())
         if refused:
             raise refused[0]
-        if state.interrupt.is_requested and next_run() is not None:
+        if state.interrupt.is_requested and next_job() is not None:
             return
         state.is_whole = True
-        halving.end()
+        halving.end(state.errors)
         await _keep(state, halving)
         self._load_results(state, halving)
 
-    async def _run_to_rung(self, state: SweepState, halving: Halving, name: str, rung: int) -> None:
-        """Take a run to a rung, and note what is measured of it there."""
+    async def _run_to_rung(self, state: SweepState, halving: Halving, job: Job) -> None:
+        """Train a run to its rung, and note what is measured of it there."""
         await _keep(state, halving)
-        step = halving.rungs[rung]
-        is_last = rung + 1 == len(halving.rungs)
+        name, step = job.run, halving.rungs[job.rung]
+        is_last = job.rung + 1 == len(halving.rungs)
         report(state, name, f"training to step {step:,}")
         paused = {"pause_at_step": None if is_last else step}
         record = await self.run_child_of(state, name, {"eval_at_start": False, **self.runs[name], **paused})
@@ -82,24 +84,29 @@ class HalvedRuns(Runs):
         if summary.is_interrupted and not summary.is_paused:
             report(state, name, "interrupted and saved")
             return
-        _choose_metric(halving, record)
-        assert halving.metric is not None
-        value, stderr = measured_value(record, halving.metric)
-        is_finite = value is not None and math.isfinite(value)
-        measured = RungResult(
-            run=name,
-            rung=rung,
-            step=summary.num_steps,
-            value=value if is_finite else None,
-            stderr=stderr if is_finite else None,
-            is_finished=not summary.is_paused,
-        )
-        halving.measured.append(measured)
+        await self._measure(state, halving, job, record, summary)
+
+    async def _measure(
+        self, state: SweepState, halving: Halving, job: Job, record: RunRecord, summary: RunSummary
+    ) -> None:
+        check_steps(job.run, summary, halving.rungs[-1])
+        if not halving.measured:
+            choose_metric(halving, record, summary)
+        elif job.rung == 0:
+            first = halving.measured[0].run
+            check_data(
+                _metric(halving), {first: await asyncio.to_thread(read_record, state.path / first), job.run: record}
+            )
+        metric = find_metric(_metric(halving), record.declared)
+        result = rung_result(halving, job.run, job.rung, record, summary)
+        if result is None:
+            self.fail(state, job.run, f"it did not measure {metric.name} after step {summary.num_steps:,}")
+            return
+        halving.measured.append(result)
         await _keep(state, halving)
-        metric = find_metric(halving.metric, record.declared)
-        found = "diverged (not finite)" if measured.value is None else metric.text(measured.value)
+        found = DIVERGED if result.value is None else metric.text(result.value)
         how = "paused" if summary.is_paused else "finished"
-        report(state, name, f"{how} after step {measured.step:,}, {metric.label} {found}")
+        report(state, job.run, f"{how} after step {result.step:,}, {metric.label} {found}")
 
     def _load_results(self, state: SweepState, halving: Halving) -> None:
         """Read the results of runs that had finished before this launch."""
@@ -108,6 +115,11 @@ class HalvedRuns(Runs):
                 result = read_result(state.path / each.run)
                 if result is not None:
                     state.results[each.run] = result
+
+
+def _metric(halving: Halving) -> str:
+    assert halving.metric is not None
+    return halving.metric
 
 
 async def _keep(state: SweepState, halving: Halving) -> None:
@@ -124,29 +136,3 @@ def _start(config: SweepSettings) -> Halving:
         metric=config.metric,
         direction=config.direction,
     )
-
-
-def _choose_metric(halving: Halving, record: RunRecord) -> None:
-    """See, when the first run is measured, by what and which way the runs are compared.
-
-    Raises:
-        InputError: the metric is none that it measured, or it has no direction.
-    """
-    if halving.measured:
-        return
-    names: Mapping[str, Any] = {name: value for row in record.metrics for name, value in row.items()}
-    told = [name for name in ranked(names, record.declared) if find_metric(name, record.declared).direction is not None]
-    if halving.metric is None and told:  # the loss moves from the first step on, where scores may all be 0
-        halving.metric = keys.TEST_NLL if keys.TEST_NLL in told else told[0]
-    if halving.metric is None:
-        raise InputError("the runs measure nothing that has a direction; set metric and direction")
-    if measured_value(record, halving.metric)[0] is None:
-        numbers = [name for name, value in names.items() if isinstance(value, int | float) and name != "step"]
-        others = [name for name in numbers if name not in told]
-        raise InputError(f"the runs do not measure {halving.metric}; they measure {', '.join([*told, *others])}")
-    halving.direction = halving.direction or find_metric(halving.metric, record.declared).direction
-    if halving.direction is None:
-        raise InputError(
-            f"{halving.metric} has no direction; set direction=less or direction=more, or compare by one of "
-            f"{', '.join(told)}"
-        )

@@ -77,11 +77,15 @@ class Runs:
         try:
             result = await self.run_child(state.context, state.config.recipe, state.path / name, settings)
         except Exception as error:
-            state.errors[name] = f"{type(error).__name__}: {error}"
-            report(state, name, f"failed, and the others go on: {error}")
+            self.fail(state, name, f"{type(error).__name__}: {error}")
             return None
         state.results[name] = result
         return await asyncio.to_thread(read_record, state.path / name)
+
+    def fail(self, state: SweepState, name: str, error: str) -> None:
+        """Note that a run failed, and why."""
+        state.errors[name] = error
+        report(state, name, f"failed, and the others go on: {error}")
 
 
 def report(state: SweepState, name: str, what: str) -> None:
