@@ -3,9 +3,9 @@
     python -m bench.halving [--max-steps 128] [--min-steps 2] [--save]
 
 Both sides are `cookhouse sweep` with one run at a time, in a process of its own, from the command to its end; neither
-measures the weights before training. Runs are compared by the held-out loss. What is told of the winner of each is how
-many of the held-out questions it answers exactly, with the standard error, and which place the winner of halving has
-in the full sweep.
+measures the weights before training. Runs are compared by the held-out loss. Of the winner of each it prints how many
+of the held-out questions it answers exactly, with the standard error, and the rank of the winner of halving in the full
+sweep.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +52,7 @@ class Side:
     steps: int
     """Of all runs together."""
     launches: int
-    """Of runs: how often one was begun or gone on with."""
+    """Starts and resumes of runs."""
     values: dict[str, float]
     """The metric of each run that took all its steps, by name."""
     best: str
@@ -82,13 +82,23 @@ def swept(folder: Path, grid: Sequence[str], max_steps: int, *options: str) -> S
     return Side(
         seconds=seconds,
         processor_seconds=processor_seconds,
-        steps=sum(int(row.get("steps") or max_steps) for row in rows),
+        steps=num_steps(rows, max_steps),
         launches=sum(len(json.loads((folder / row["run"] / "run.json").read_text())["launches"]) for row in rows),
         values={name: value for name, value in finished.items() if math.isfinite(value)},
         best=best,
         score=last[SCORE],
         score_error=last[f"{SCORE}_stderr"],
     )
+
+
+def num_steps(rows: Sequence[Mapping[str, str]], max_steps: int) -> int:
+    """Of all runs of a table together. A full sweep has no column of steps; a run without any was never measured."""
+    return sum(int(row["steps"] or 0) if "steps" in row else max_steps for row in rows)
+
+
+def is_within_error(halved: Side, full: Side) -> bool:
+    """Whether the best of halving scores at most one standard error below the best of the full sweep."""
+    return full.score - halved.score <= full.score_error
 
 
 def _children_seconds() -> float:
@@ -107,10 +117,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         halving = ("--min-steps", str(options.min_steps), "--reduction-factor", str(options.reduction_factor))
         halved = swept(Path(folder) / "halved", options.grid, options.max_steps, *halving)
-        told("halving", halved)
+        report("halving", halved)
         full = swept(Path(folder) / "full", options.grid, options.max_steps)
-        told("full sweep", full)
-    place = sorted(full.values.values()).index(full.values[halved.best]) + 1
+        report("full sweep", full)
+    rank = sorted(full.values.values()).index(full.values[halved.best]) + 1
     figures = {
         "halved_seconds": halved.seconds,
         "full_seconds": full.seconds,
@@ -121,20 +131,20 @@ def main() -> None:
         "halved_score": halved.score,
         "full_score": full.score,
         "full_score_error": full.score_error,
-        "place_in_full_sweep": float(place),
+        "rank_in_full_sweep": float(rank),
         "loss_of_halved_best": full.values[halved.best],
         "loss_of_full_best": full.values[full.best],
     }
-    is_within = abs(full.score - halved.score) <= full.score_error
+    is_within = is_within_error(halved, full)
     ratios = f"of processor time {figures['processor_time_ratio']:.3f} x, of steps {halved.steps / full.steps:.3f} x"
     print(f"time {figures['time_ratio']:.3f} x, {ratios}")
-    print(f"the best of halving has place {place} of {len(full.values)} in the full sweep, by {METRIC}")
+    print(f"the best of halving has rank {rank} of {len(full.values)} in the full sweep, by {METRIC}")
     print(f"{SCORE} {'within' if is_within else 'NOT within'} one standard error of the full sweep's best")
     if options.save:
         save_record("halving", vars(options), figures)
 
 
-def told(name: str, side: Side) -> None:
+def report(name: str, side: Side) -> None:
     """Print a side."""
     score = f"{SCORE} {side.score:.3f} ± {side.score_error:.3f}"
     took = f"{side.seconds:.0f} s, {side.processor_seconds:.0f} s of processor time"

@@ -32,10 +32,12 @@ def begin(
     return job.run, job.rung
 
 
-def run_through(halving: Halving, values: Mapping[str, float | None], **how: bool) -> list[tuple[str, int]]:
+def run_through(
+    halving: Halving, values: Mapping[str, float | None], *, completes_rungs: bool = True
+) -> list[tuple[str, int]]:
     """One at a time, each as good at every rung; the order in which they went."""
     order = []
-    while (chosen := begin(halving, list(values), **how)) is not None:
+    while (chosen := begin(halving, list(values), completes_rungs=completes_rungs)) is not None:
         order.append(chosen)
         measure(halving, *chosen, values[chosen[0]])
     return order
