@@ -1,4 +1,4 @@
-"""A sweep by successive halving: who goes on, from what, and what becomes of it when it is stopped."""
+"""A sweep by successive halving: which runs are promoted, from what, and what becomes of it when it is stopped."""
 
 import asyncio
 import csv
@@ -61,8 +61,8 @@ def trained(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_only_the_best_go_on_and_nothing_is_trained_twice(settings: dict[str, Any], jobs: int) -> None:
-    # Catches a run that begins anew at each rung, one that goes on although others are better, and a best that is not.
+def test_only_the_best_are_promoted_and_nothing_is_trained_twice(settings: dict[str, Any], jobs: int) -> None:
+    # Catches a run that begins anew at each rung, one promoted although others are better, and a best that is not.
     service = FakeService()
     result = halved(settings, service, jobs=jobs)
     rows = table_of(settings["log_path"])

@@ -1,4 +1,4 @@
-"""Who goes on at a rung, in which order, and what is kept of it."""
+"""Which runs are promoted at a rung, in which order, and what is kept of it."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -58,8 +58,8 @@ def test_rungs_grow_by_the_factor_up_to_a_whole_run(
     assert rungs_of(min_steps, factor, max_steps) == rungs
 
 
-def test_one_at_a_time_every_rung_is_whole_before_one_goes_on() -> None:
-    # Catches a depth first order, which takes runs on that better ones come after, and a direction turned round.
+def test_one_at_a_time_every_rung_is_complete_before_a_promotion() -> None:
+    # Catches a depth first order, which promotes runs that better ones come after, and a direction turned round.
     values = {name: float(9 - index) for index, name in enumerate("abcdefghi")}
     halving = new()
     order = run_through(halving, values)
@@ -150,12 +150,12 @@ def test_what_was_interrupted_comes_before_new_promotions(completes_rungs: bool,
     assert begin(halving, names, completes_rungs=completes_rungs) == first
 
 
-def test_too_few_to_part_the_best_goes_on_to_the_end() -> None:
+def test_of_too_few_the_best_is_promoted_to_the_end() -> None:
     # Catches a sweep of which no run takes all its steps.
     assert run_through(new(), {"a": 2.0, "b": 1.0}) == [("a", 0), ("b", 0), ("b", 1), ("b", 2)]
 
 
-def test_a_run_without_a_finite_value_never_goes_on() -> None:
+def test_a_run_that_diverged_is_never_promoted() -> None:
     assert run_through(new(), {"a": None, "b": None, "c": None}) == [("a", 0), ("b", 0), ("c", 0)]
     values = {"a": None, "b": None, "c": None, "d": None, "e": None, "f": 1.0}
     assert run_through(new(), values)[6:] == [("f", 1), ("f", 2)]
@@ -176,7 +176,7 @@ def test_what_was_promoted_and_not_measured_goes_first_and_a_failed_one_is_left_
     assert begin(read, [name for name in names if name != "a"]) == ("b", 1)
 
 
-def test_each_run_is_told_how_far_it_went_and_why() -> None:
+def test_each_run_has_an_outcome() -> None:
     halving = new()
     run_through(halving, {"a": 3.0, "b": 2.0, "c": 1.0, "d": None})
     halving.end({})
@@ -188,7 +188,7 @@ def test_each_run_is_told_how_far_it_went_and_why() -> None:
     }
 
 
-def test_a_run_that_failed_is_told_as_such() -> None:
+def test_a_run_that_failed_has_an_outcome() -> None:
     # Catches a failed run that is told as one that was stopped by its rank, and one without an outcome.
     halving = new()
     for index, name in enumerate("abc"):
@@ -208,8 +208,8 @@ def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
         read_halving(tmp_path)
 
 
-def test_one_whose_launch_is_still_ending_goes_on_after_it() -> None:
-    # Catches a run that a second launch takes on while the first, measured already, still holds its folder.
+def test_one_whose_launch_is_still_ending_is_promoted_after_it() -> None:
+    # Catches a run that a second launch resumes while the first, measured already, still holds its folder.
     halving = new()
     runs = ["a", "b", "c"]
     for value, run in enumerate(runs):
@@ -219,8 +219,8 @@ def test_one_whose_launch_is_still_ending_goes_on_after_it() -> None:
     assert begin(halving, runs) == ("a", 1)
 
 
-def test_where_the_best_fail_or_diverge_the_next_best_goes_to_the_end() -> None:
-    # Catches a sweep without a whole run, where the only one that went on has failed, or is not finite any more.
+def test_where_the_best_fail_or_diverge_the_next_best_is_promoted_to_the_end() -> None:
+    # Catches a sweep without a whole run, where the only one that was promoted has failed, or is not finite any more.
     halving = new()
     runs = ["a", "b", "c"]
     for value, run in enumerate(runs):

@@ -182,7 +182,7 @@ def sweep_settings(experiment: Experiment, adapters: Adapters | None = None) -> 
         raise InputError("there is one run to sweep over; give a setting several values, as in learning_rate=1e-4,3e-4")
     how = {name: getattr(experiment, name) for name in _HOW}
     if experiment.min_steps is not None:
-        how["max_steps"] = _whole_steps(chosen, experiment.min_steps, parts)
+        how["max_steps"] = _shared_max_steps(chosen, experiment.min_steps, parts)
     made = settle(RECIPE, {"given": {**whole, **how}}, given.service).config
     return chz.replace(made, recipe=experiment.recipe, runs=parts, model_name=parts[0]["model_name"])
 
@@ -204,7 +204,7 @@ def _checked(recipe: Recipe[Any], number: int, run: Values, adapters: Adapters) 
     return {name: getattr(config, name) for name in own if name not in _OF_THE_WHOLE}
 
 
-def _whole_steps(recipe: Recipe[Any], min_steps: int, parts: Sequence[Values]) -> int:
+def _shared_max_steps(recipe: Recipe[Any], min_steps: int, parts: Sequence[Values]) -> int:
     """The steps of a whole run of a sweep by successive halving. Raises `InputError` where there can be none."""
     if "pause_at_step" not in chz.chz_fields(recipe.config_class):
         raise InputError(f"a run of {recipe.name} cannot be paused; leave min_steps out")

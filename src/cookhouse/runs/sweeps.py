@@ -41,7 +41,7 @@ class SweepRecord:
     problems: Mapping[str, str] = field(default_factory=dict)
     """What cannot be read, by name of a run or of a file of the sweep's."""
     halving: Halving | None = None
-    """Its decisions, where it goes by successive halving."""
+    """Its decisions, of a sweep by successive halving."""
 
 
 def best_text(record: SweepRecord) -> str:
@@ -114,8 +114,8 @@ def read_sweep(folder: Path, read: Callable[[Path], RunRecord] = read_record) ->
 
 
 def rung_states(folder: Path) -> dict[str, str]:
-    """Of a sweep by successive halving: the runs that wait at their rung or have stopped there, each with which it is,
-    if they are not over; none where its decisions cannot be read, which `read_sweep` tells.
+    """Of a sweep by successive halving: `PAUSED` or `STOPPED` of each run that is at a rung, by name. None where its
+    decisions cannot be read, which `read_sweep` reports.
     """
     halving = _halving(folder, {})
     return {} if halving is None else _rung_states(halving)

@@ -25,7 +25,7 @@ class SweepState(RunState):
     """What ended the others that have begun, by name."""
     record: SweepRecord = field(init=False)
     halving: Halving | None = None
-    """Its decisions, where it goes by successive halving."""
+    """Its decisions, of a sweep by successive halving."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while these are written."""
     is_whole: bool = False
