@@ -4,6 +4,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -69,10 +70,12 @@ def test_programs_are_given_what_the_server_tells(host: Host, capsys: pytest.Cap
     assert all(0 <= one["utilization"] <= 1 for one in told)
 
 
-def test_a_narrow_terminal_is_told_what_it_lacks() -> None:
-    worker = {
+@pytest.fixture
+def worker() -> dict[str, Any]:
+    return {
         **dict.fromkeys(("num_models", "num_snapshots", "num_commands", "num_tokens", "num_losses"), 3),
         "name": "worker10",
+        "node": None,
         "trains": True,
         "samples": True,
         "is_up": True,
@@ -83,6 +86,9 @@ def test_a_narrow_terminal_is_told_what_it_lacks() -> None:
         "memory_bytes": 3 * 2**30,
         "device_memory": {"used_bytes": 2**30, "total_bytes": 80 * 2**30},
     }
+
+
+def test_a_narrow_terminal_is_told_what_it_lacks(worker: dict[str, Any]) -> None:
     for changed, state in (({}, "up 1:10"), ({"is_leaving": True}, "leaving"), ({"is_up": False}, "lost")):
         header, row, *notes = lines_of({"workers": [{**worker, **changed}], "troubles": ["A trouble."]}, 70)
         assert max(map(cell_len, (header, row))) <= 70
@@ -93,6 +99,17 @@ def test_a_narrow_terminal_is_told_what_it_lacks() -> None:
     assert "1.0 GiB of 80.0 GiB" in whole
     (_, starting) = lines_of({"workers": [{**worker, "is_up": False, "num_losses": 0}], "troubles": []}, None)
     assert "starting" in starting
+
+
+def test_workers_of_a_cluster_have_their_node(worker: dict[str, Any]) -> None:
+    """Would catch workers of several machines that look alike, and a column of nothing where there is one machine."""
+    alone = {"workers": [worker], "troubles": []}
+    on_ray = {"workers": [worker, {**worker, "node": "10.0.0.7"}], "troubles": []}
+    for width in (None, 100):
+        assert "node" not in lines_of(alone, width)[0].split()
+        header, here, there = lines_of(on_ray, width)[:3]
+        at = header.index("node")
+        assert (here[at:].split()[0], there[at:].split()[0]) == ("-", "10.0.0.7")
 
 
 def test_a_worker_is_added_and_drained(host: Host, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.server.hosting import Host, hosted
+from tests.server.fake_engine import FakeEngine
+from tests.server.hosting import Host, hosted, hosted_over
 from tests.server.status.conftest import OPERATOR, TENANT, Watched
 from tests.server.test_silence import SETTINGS, HeldEngine, sample
 from tests.waiting import wait_until
 
-from cookhouse.engine.contract import CacheUse, MemoryUse
+from cookhouse.engine.contract import CacheUse, Event, MemoryUse, Up, Worker, WorkerOptions
+from cookhouse.engine.transports.thread import InThread
 from cookhouse.server.workers.plans import WorkerPlan, plans_of
 
 CACHE = CacheUse(
@@ -77,6 +79,31 @@ def test_each_worker_has_an_entry_with_what_it_does(tmp_path: Path, engines: lis
         ]
         assert all(one["is_up"] and one["up_seconds"] >= 0 and one["computes_on"] == "a fake" for one in workers)
         assert all(one["told_seconds_ago"] >= 0 and one["turn"] is None for one in workers)
+
+
+class OnNode(InThread):
+    """As Ray's driver tells of a worker."""
+
+    async def events(self) -> Sequence[Event]:
+        return [replace(one, node="10.0.0.7") if isinstance(one, Up) else one for one in await super().events()]
+
+
+def test_the_node_of_each_worker_is_told(tmp_path: Path) -> None:
+    """Would catch workers of a cluster that all look alike, of which nobody knows where they are."""
+
+    def make_worker(options: WorkerOptions) -> Worker:
+        return (OnNode if options.worker == "sampler1" else InThread)(FakeEngine, options)
+
+    with hosted_over(tmp_path, make_worker, SETTINGS, plans=plans_of(trainers=1, samplers=1)) as host:
+        watched = Watched(host, HeldEngine())
+        told, info = watched.status()["workers"], metrics_of(host)["cookhouse_worker_info"]
+        watched.operator.close()
+        watched.tenant.close()
+    assert [one["node"] for one in told] == [None, "10.0.0.7"]
+    assert info == {
+        "node=,samples=false,trains=true,worker=trainer0": 1.0,
+        "node=10.0.0.7,samples=true,trains=false,worker=sampler1": 1.0,
+    }
 
 
 def test_models_stand_with_the_worker_that_has_them(two: Watched) -> None:

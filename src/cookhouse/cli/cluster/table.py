@@ -6,9 +6,22 @@ from typing import Any
 from cookhouse.cli.tables import fitted
 from cookhouse.runs.history.facts import duration
 
-_HEADER = ("name", "does", "state", "models", "weights", "queue", "busy", "memory", "GPU", "lost", "computes on")
+_HEADER = (
+    "name",
+    "node",
+    "does",
+    "state",
+    "models",
+    "weights",
+    "queue",
+    "busy",
+    "memory",
+    "GPU",
+    "lost",
+    "computes on",
+)
 _SPARE = ("weights", "GPU", "memory", "does")
-_DEAR = ("lost", "models")
+_DEAR = ("lost", "models", "node")
 """Columns in the order in which they are left out where there is no room."""
 _NONE = "-"
 
@@ -16,16 +29,28 @@ _NONE = "-"
 def lines_of(status: Mapping[str, Any], width: int | None) -> list[str]:
     """A table of at most `width` cells, and what is wrong, in sentences."""
     rows = [_row(worker) for worker in status["workers"]]
-    lines, left_out = fitted(_HEADER, rows, width, cut="computes on", spare=_SPARE, dear=_DEAR)
+    lines, left_out = _table(rows, width)
     if left_out:
         lines.append(f"no room for {', '.join(left_out)}: a wider terminal or --json has more")
     return [*lines, *status["troubles"]]
+
+
+def _table(rows: Sequence[Sequence[str]], width: int | None) -> tuple[list[str], list[str]]:
+    """Without Ray there are no nodes, and no column of them."""
+    has_nodes = any(row[_HEADER.index("node")] != _NONE for row in rows)
+    header, *kept = [
+        [cell for name, cell in zip(_HEADER, row, strict=True) if has_nodes or name != "node"]
+        for row in (_HEADER, *rows)
+    ]
+    dear = [name for name in _DEAR if name in header]
+    return fitted(header, kept, width, cut="computes on", spare=_SPARE, dear=dear)
 
 
 def _row(worker: Mapping[str, Any]) -> Sequence[str]:
     device = worker["device_memory"]
     return (
         worker["name"],
+        worker["node"] or _NONE,
         ", ".join(word for word in ("trains", "samples") if worker[word]),
         _state(worker),
         f"{worker['num_models']:,}",

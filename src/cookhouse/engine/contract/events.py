@@ -35,6 +35,8 @@ class Up:
     base_models: tuple[BaseModelInfo, ...]
     description: str
     """What it computes on, in words."""
+    node: str = ""
+    """The address of Ray's node that it is on; empty where it is on the server's machine by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

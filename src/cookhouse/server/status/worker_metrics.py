@@ -21,10 +21,19 @@ _CACHE = {
 
 def worker_metrics(service: Service, live: Live, seen: Sequence[Seen]) -> Iterator[Metric]:
     """By worker; of models and caches also by base model."""
+    yield _info(seen)
     yield from _lives(seen)
     yield from _held(live, seen)
     yield from _told(seen)
     yield from _caches(service, seen)
+
+
+def _info(seen: Sequence[Seen]) -> Metric:
+    info = _gauge("cookhouse_worker_info", "1, with what a worker is.", "node", "trains", "samples")
+    for one in seen:
+        plan, node = one.member.plan, one.member.life.node
+        info.add_metric([plan.name, node or "", *(str(does).lower() for does in (plan.trains, plan.samples))], 1)
+    return info
 
 
 def _lives(seen: Sequence[Seen]) -> Iterator[Metric]:

@@ -23,6 +23,7 @@ def worker(service: Service, viewer: Viewer, live: Live, seen: Seen) -> Json:
         "is_leaving": member.is_leaving,
         "up_seconds": None if life.up_since is None else time.time() - life.up_since,
         "computes_on": life.description,
+        "node": life.node,
         "num_losses": life.num_losses,
         "last_loss": None if life.last_loss is None else _loss(life.last_loss, viewer),
         "failed_start": None if life.failed_start is None else _loss(life.failed_start, viewer),

@@ -19,6 +19,8 @@ class WorkerLife:
 
     description: str | None = None
     """What it computes on; None: none has been up yet."""
+    node: str | None = None
+    """Of Ray's, that it is on; None: none has been up yet, or it is on the server's machine by itself."""
     up_since: float | None = None
     """Seconds since the epoch; None: none is up."""
     num_losses: int = 0
@@ -26,8 +28,9 @@ class WorkerLife:
     failed_start: Loss | None = None
     """Of the last attempt to start another; None: it has not been tried, or one is up."""
 
-    def begin(self, description: str) -> None:
-        self.description, self.up_since, self.failed_start = description, time.time(), None
+    def begin(self, description: str, node: str = "") -> None:
+        self.description, self.node = description, node or None
+        self.up_since, self.failed_start = time.time(), None
 
     def lose(self, reason: str) -> None:
         self.up_since = None

@@ -148,7 +148,7 @@ class Member:
                     raise LostError(event.reason) if event.failure is None else error_of(event.failure)
                 elif isinstance(event, Up):
                     self.is_up, self._up_at = not self._is_closing, time.monotonic()
-                    self.life.begin(event.description)
+                    self.life.begin(event.description, event.node)
                     self._flush()
                     return event, events[index + 1 :]
 

@@ -108,6 +108,16 @@ def failing(error: Exception) -> Any:
     return SimpleNamespace(remote=fail)
 
 
+def test_a_worker_is_told_with_its_node(node: Node) -> None:
+    """Would catch an operator who cannot tell on which machine a worker is."""
+    node.start()
+    (up,) = node.told
+    assert isinstance(up, Up)
+    assert up.node == "n1"
+    node.relay.end()
+    assert node.losses() == []
+
+
 def test_a_command_that_cannot_be_sent_ends_the_actor(node: Node) -> None:
     """Would catch an actor that keeps its GPU where another is to have it, and commands that nobody sends any more."""
     node.actor.submit = failing(ValueError("no such thing"))  # type: ignore[attr-defined]

@@ -169,7 +169,7 @@ class Relay:
     def _read(self, node: Node) -> None:
         try:
             for reference in self._actor.events.options(num_returns="streaming").remote():
-                self._take(ray.get(reference))
+                self._take(ray.get(reference), node)
             if self._shipping is not None:
                 self._shipping.close()
         except RayError as error:
@@ -179,12 +179,14 @@ class Relay:
             what = "its actor died" if answers(node.name, node.port) else "its node is gone"
             self.lose(f"{what}, node {node.name}: {said(error)}")
 
-    def _take(self, frames: bytes) -> None:
+    def _take(self, frames: bytes, node: Node) -> None:
         for event in decode_all(frames):
             if isinstance(event, Lost):
                 self.end(event)
                 return
             told: Event | None = with_own_tokenizers(event)
+            if isinstance(told, Up):
+                told = replace(told, node=node.name)
             if self._shipping is not None and told is not None:
                 told = self._shipping.inward(told)
             if told is not None:

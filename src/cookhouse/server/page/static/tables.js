@@ -90,9 +90,9 @@ function showWorkers({ workers, base_models: baseModels, viewer }) {
   );
   table(
     at("worker-work"),
-    [["Worker"], ["Computes on"], ["Computes now"], ["Last loss"]],
+    [["Worker"], ["Node"], ["Computes on"], ["Computes now"], ["Last loss"]],
     workers.map((row) => [
-      row.name, none(row.computes_on, "it has not been up yet"), nowText(row), lossText(row.last_loss, viewer),
+      row.name, none(row.node), none(row.computes_on, "it has not been up yet"), nowText(row), lossText(row.last_loss, viewer),
     ]),
   );
   table(
