@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_it_lists_each_worker(host: Host, capsys: pytest.CaptureFixture[str]) ->
     server.model(server.session())
     server.close()
     assert call() == 0
-    header, *rows = capsys.readouterr().out.splitlines()
+    header, *rows, waiting = capsys.readouterr().out.splitlines()
     assert header.split() == [
         *("name", "does", "state", "models", "weights", "queue", "busy", "memory", "GPU", "lost", "computes", "on")
     ]
@@ -61,6 +61,7 @@ def test_it_lists_each_worker(host: Host, capsys: pytest.CaptureFixture[str]) ->
         assert row[at:].split()[:3] == [models, "0", "0"]
         assert row[header.index("busy") :].split()[0].endswith("%")
         assert row.endswith("a fake")
+    assert waiting == "waiting at the server: 0 training requests, 0 samples, 0 models without a worker"
 
 
 def test_programs_are_given_what_the_server_tells(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,6 +69,12 @@ def test_programs_are_given_what_the_server_tells(host: Host, capsys: pytest.Cap
     told = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in told] == names_of(host)
     assert all(0 <= one["utilization"] <= 1 for one in told)
+
+
+def told(*workers: dict[str, Any], troubles: Sequence[str] = (), **waiting: int) -> dict[str, Any]:
+    """A status."""
+    waits = {**dict.fromkeys(("num_training_requests", "num_samples", "num_models"), 0), **waiting}
+    return {"workers": workers, "troubles": troubles, "waiting": waits}
 
 
 @pytest.fixture
@@ -90,21 +97,29 @@ def worker() -> dict[str, Any]:
 
 def test_a_narrow_terminal_is_told_what_it_lacks(worker: dict[str, Any]) -> None:
     for changed, state in (({}, "up 1:10"), ({"is_leaving": True}, "leaving"), ({"is_up": False}, "lost")):
-        header, row, *notes = lines_of({"workers": [{**worker, **changed}], "troubles": ["A trouble."]}, 70)
+        header, row, *notes = lines_of(told({**worker, **changed}, troubles=["A trouble."]), 70)
         assert max(map(cell_len, (header, row))) <= 70
         assert state in row
         assert "76%" in row
-        assert notes == ["no room for weights, GPU, memory, does: a wider terminal or --json has more", "A trouble."]
-    (_, whole) = lines_of({"workers": [worker], "troubles": []}, None)
-    assert "1.0 GiB of 80.0 GiB" in whole
-    (_, starting) = lines_of({"workers": [{**worker, "is_up": False, "num_losses": 0}], "troubles": []}, None)
-    assert "starting" in starting
+        assert notes[:-1] == [
+            "no room for weights, GPU, memory, does: a wider terminal or --json has more",
+            "A trouble.",
+        ]
+    assert "1.0 GiB of 80.0 GiB" in lines_of(told(worker), None)[1]
+    assert "starting" in lines_of(told({**worker, "is_up": False, "num_losses": 0}), None)[1]
+
+
+def test_what_no_worker_has_is_counted_below(worker: dict[str, Any]) -> None:
+    """Would catch a server full of requests whose workers have empty queues, of which nobody is told."""
+    status = told(worker, num_training_requests=1200, num_samples=1, num_models=2)
+    assert lines_of(status, 80)[-1] == (
+        "waiting at the server: 1,200 training requests, 1 sample, 2 models without a worker"
+    )
 
 
 def test_workers_of_a_cluster_have_their_node(worker: dict[str, Any]) -> None:
     """Would catch workers of several machines that look alike, and a column of nothing where there is one machine."""
-    alone = {"workers": [worker], "troubles": []}
-    on_ray = {"workers": [worker, {**worker, "node": "10.0.0.7"}], "troubles": []}
+    alone, on_ray = told(worker), told(worker, {**worker, "node": "10.0.0.7"})
     for width in (None, 100):
         assert "node" not in lines_of(alone, width)[0].split()
         header, here, there = lines_of(on_ray, width)[:3]

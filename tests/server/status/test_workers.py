@@ -16,6 +16,7 @@ from tests.waiting import wait_until
 
 from cookhouse.engine.contract import CacheUse, Event, MemoryUse, Up, Worker, WorkerOptions
 from cookhouse.engine.transports.thread import InThread
+from cookhouse.server.settings import Settings
 from cookhouse.server.workers.plans import WorkerPlan, plans_of
 
 CACHE = CacheUse(
@@ -30,14 +31,16 @@ CACHE = CacheUse(
 
 
 @contextlib.contextmanager
-def serving(folder: Path, engines: list[HeldEngine], plans: Sequence[WorkerPlan]) -> Iterator[Watched]:
+def serving(
+    folder: Path, engines: list[HeldEngine], plans: Sequence[WorkerPlan], settings: Settings = SETTINGS
+) -> Iterator[Watched]:
     def make_engine() -> HeldEngine:
         engine = HeldEngine()
         engine.free.set()
         engines.append(engine)
         return engine
 
-    with hosted(folder, make_engine, SETTINGS, plans=plans) as host, contextlib.ExitStack() as stack:
+    with hosted(folder, make_engine, settings, plans=plans) as host, contextlib.ExitStack() as stack:
         watched = Watched(host, engines[0])
         for server in (watched.operator, watched.tenant):
             stack.callback(server.close)
@@ -138,6 +141,27 @@ def test_what_is_with_a_worker_is_its_queue_and_our_question_is_not(two: Watched
     for engine in engines:
         engine.free.set()
     wait_until(lambda: all(queue == (0, 0) for queue in queues().values()))
+
+
+def test_what_no_worker_has_is_counted_apart(tmp_path: Path, engines: list[HeldEngine]) -> None:
+    """Would catch requests that stand in no queue, and those of a worker that are counted once more."""
+    settings = replace(SETTINGS, gap_seconds=3600.0)
+    with serving(tmp_path, engines, plans_of(workers=2), settings) as two:
+        model_id = two.operator.model(two.operator.session())
+        for engine in engines:
+            engine.free.clear()
+        two.operator.forward_backward(model_id, 2)  # the first has not come
+        sample(two.operator, two.operator.session(), 3)
+        calls = two.host.service.calls
+        holder = next(member for member in calls.members if member.calls)
+        assert two.status(TENANT)["waiting"] == {"num_training_requests": 1, "num_samples": 0, "num_models": 0}
+
+        moved = next(iter(holder.calls.values()))
+        two.host.on_loop(lambda: holder.pop(moved.command.command_id))
+        trainer = next(member for member in calls.members if calls.models_of(member))
+        two.host.on_loop(lambda: calls._placement.forget(trainer))
+        assert two.status()["waiting"] == {"num_training_requests": 1, "num_samples": 1, "num_models": 1}
+        two.host.on_loop(lambda: holder.put(moved))
 
 
 def test_a_worker_that_computes_all_the_time_is_busy(two: Watched, engines: list[HeldEngine]) -> None:

@@ -27,12 +27,25 @@ _NONE = "-"
 
 
 def lines_of(status: Mapping[str, Any], width: int | None) -> list[str]:
-    """A table of at most `width` cells, and what is wrong, in sentences."""
+    """A table of at most `width` cells, what is wrong, in sentences, and what no worker has yet."""
     rows = [_row(worker) for worker in status["workers"]]
     lines, left_out = _table(rows, width)
     if left_out:
         lines.append(f"no room for {', '.join(left_out)}: a wider terminal or --json has more")
-    return [*lines, *status["troubles"]]
+    return [*lines, *status["troubles"], _waiting(status["waiting"])]
+
+
+def _waiting(waiting: Mapping[str, int]) -> str:
+    parts = (
+        _number(waiting["num_training_requests"], "training request"),
+        _number(waiting["num_samples"], "sample"),
+        f"{_number(waiting['num_models'], 'model')} without a worker",
+    )
+    return f"waiting at the server: {', '.join(parts)}"
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _table(rows: Sequence[Sequence[str]], width: int | None) -> tuple[list[str], list[str]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cookhouse.engine.contract import Sample
 from cookhouse.server.sequencer.queues import QueueLength
 from cookhouse.server.service import Service
 from cookhouse.server.sessions.sessions import Model, Session
@@ -133,6 +134,17 @@ def samples(service: Service, viewer: Viewer, seen: Sequence[Seen]) -> list[Json
         for (owner, base_model), (number, oldest_at) in service.samples.lengths().items()
         if viewer.sees(owner)
     ]
+
+
+def waiting(service: Service, live: Live) -> Json:
+    """What no worker has yet, of all tenants."""
+    commands = (call.command for member in service.calls.members for call in member.calls.values())
+    num_with_workers = sum(isinstance(command, Sample) for command in commands)
+    return {
+        "num_training_requests": sum(one.length.num_accepting + one.length.num_waiting for one in live.models),
+        "num_samples": max(0, len(service.samples) - num_with_workers),
+        "num_models": sum(one.worker is None and one.model.loss is None for one in live.models),
+    }
 
 
 def tenants(

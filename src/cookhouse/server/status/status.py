@@ -64,6 +64,7 @@ class Status:
             "server": machinery.server(service, viewer, machine.value),
             "servers": machinery.servers(service, viewer, servers.value),
             "workers": [workers.worker(service, viewer, live, one) for one in seen],
+            "waiting": figures.waiting(service, live),
             "base_models": figures.base_models(service, live),
             "totals": everyone,
             "tenants": tenants,
