@@ -14,7 +14,7 @@ from cookhouse.server.workers.member import Member
 _AGAIN_SECONDS = 0.9
 _PATIENCE_SECONDS = 0.2
 _OLD_SECONDS = 120.0
-"""A look that is older says nothing of what a worker does now."""
+"""An answer that is older says nothing of what a worker does now."""
 _NOBODY = Account("", "")
 
 
@@ -30,7 +30,7 @@ class Seen:
     silent_seconds: float | None
     """How long it has owed an answer; None: it owes none."""
     utilization: float | None
-    """Of the time since the look before the last one, the share that its turns took; None: there was none."""
+    """The share of time that its turns took, between answers of the last two minutes; None: there are not two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class WorkerWatch:
             status=None if last is None else last.status,
             age_seconds=None if last is None else now - last.at,
             silent_seconds=None if self._asking is None else now - self._asked_at,
-            utilization=self._utilization(),
+            utilization=self._utilization(now),
         )
 
-    def _utilization(self) -> float | None:
-        recent = [look for look in self._looks if self._looks[-1].at - look.at < _OLD_SECONDS]
+    def _utilization(self, now: float) -> float | None:
+        recent = [look for look in self._looks if now - look.at < _OLD_SECONDS]
         if len(recent) < 2 or recent[-1].at <= recent[0].at:
             return None
         busy_seconds = recent[-1].busy_seconds - recent[0].busy_seconds
