@@ -59,10 +59,11 @@ def _queues(status: dict[str, Any]) -> Iterator[str]:
     server = status["server"]
     if server["held_bytes"] > _FULL_SHARE * server["max_held_bytes"]:
         yield "Requests hold nearly all the memory that they may: clients are told to wait (429)."
-    rows = [*status["models"]["listed"], *status["samples"]]
-    oldest = max((row["oldest_seconds"] for row in rows if row["oldest_seconds"] is not None), default=0.0)
-    if oldest > _OLD_SECONDS:
-        yield f"A request has waited for {_seconds(oldest)}; the queues below have whose."
+    rows = [row for row in (*status["models"]["listed"], *status["samples"]) if row["oldest_seconds"] is not None]
+    oldest = max(rows, key=lambda row: row["oldest_seconds"], default=None)
+    if oldest is not None and oldest["oldest_seconds"] > _OLD_SECONDS:
+        what = f"model {oldest['model_id']}" if "model_id" in oldest else f"samples of {oldest['base_model']}"
+        yield f"A request for {what} of tenant {oldest['tenant']} has waited for {_seconds(oldest['oldest_seconds'])}."
     for route in status["requests"]["routes"] or ():
         if route["num_failed"] > _FAILED_SHARE * route["number"]:
             yield f"{route['num_failed']} of {route['number']} requests to {route['route']} failed (5xx): see the log."

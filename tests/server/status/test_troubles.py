@@ -1,0 +1,33 @@
+"""What is wrong, in sentences that stand alone."""
+
+from typing import Any
+
+from cookhouse.server.status.troubles import troubles
+
+
+def status(*, models: list[dict[str, Any]], samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of a server without any other trouble."""
+    return {
+        "server": {"pause": None, "held_bytes": 0, "max_held_bytes": 1},
+        "workers": [],
+        "journal": None,
+        "disk": {"problem": None, "free_bytes": None},
+        "checkpoints": {"problem": None},
+        "models": {"listed": models},
+        "samples": samples,
+        "requests": {"routes": None},
+    }
+
+
+def test_who_waits_is_named() -> None:
+    """Would catch a sentence that points at a table, which `cookhouse cluster` does not print."""
+    model = {"model_id": "s:train:0", "tenant": "0badcafe", "base_model": "b", "oldest_seconds": 90.0}
+    sample = {"tenant": "c0ffee00", "base_model": "cookhouse/tiny", "oldest_seconds": 300.0}
+    idle = {**model, "model_id": "s:train:1", "oldest_seconds": None}
+    assert troubles(status(models=[idle, model], samples=[])) == [
+        "A request for model s:train:0 of tenant 0badcafe has waited for 90 s."
+    ]
+    assert troubles(status(models=[idle, model], samples=[sample])) == [
+        "A request for samples of cookhouse/tiny of tenant c0ffee00 has waited for 5 min."
+    ]
+    assert troubles(status(models=[{**model, "oldest_seconds": 59.0}], samples=[])) == []
