@@ -74,7 +74,7 @@ def test_programs_are_given_what_the_server_tells(host: Host, capsys: pytest.Cap
 def told(*workers: dict[str, Any], troubles: Sequence[str] = (), **waiting: int) -> dict[str, Any]:
     """A status."""
     waits = {**dict.fromkeys(("num_training_requests", "num_samples", "num_models"), 0), **waiting}
-    return {"workers": workers, "troubles": troubles, "waiting": waits}
+    return {"workers": workers, "troubles": troubles, "waiting": waits, "servers": None}
 
 
 @pytest.fixture
@@ -115,6 +115,27 @@ def test_what_no_worker_has_is_counted_below(worker: dict[str, Any]) -> None:
     assert lines_of(status, 80)[-1] == (
         "waiting at the server: 1,200 training requests, 1 sample, 2 models without a worker"
     )
+
+
+def test_workers_of_another_server_are_pointed_at(worker: dict[str, Any]) -> None:
+    """Would catch half the workers of two servers, shown as if they were all."""
+    two = [{"url": f"http://gpu-{number}.lan:8000", "is_this": number == 2} for number in (1, 2)]
+    three = [*two, {"url": "http://gpu-3.lan:8000", "is_this": False}]
+    hidden = [{**one, "url": None} for one in two]
+    for servers, expected in (
+        (None, []),
+        (two[1:], []),
+        (two, ["server 2 of 2: http://gpu-2.lan:8000; ask http://gpu-1.lan:8000 for its workers"]),
+        (
+            three,
+            [
+                "server 2 of 3: http://gpu-2.lan:8000; ask http://gpu-1.lan:8000 and http://gpu-3.lan:8000 for their "
+                "workers"
+            ],
+        ),
+        (hidden, ["server 2 of 2; the others have workers of their own, at addresses that its first key sees"]),
+    ):
+        assert lines_of({**told(worker), "servers": servers}, None)[2:-1] == expected
 
 
 def test_workers_of_a_cluster_have_their_node(worker: dict[str, Any]) -> None:

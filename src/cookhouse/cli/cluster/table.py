@@ -32,7 +32,22 @@ def lines_of(status: Mapping[str, Any], width: int | None) -> list[str]:
     lines, left_out = _table(rows, width)
     if left_out:
         lines.append(f"no room for {', '.join(left_out)}: a wider terminal or --json has more")
-    return [*lines, *status["troubles"], _waiting(status["waiting"])]
+    return [*lines, *status["troubles"], *_servers(status["servers"]), _waiting(status["waiting"])]
+
+
+def _servers(servers: Sequence[Mapping[str, Any]] | None) -> list[str]:
+    """Which one has answered, where several share the sessions: each has workers of its own."""
+    if servers is None or len(servers) < 2:
+        return []
+    index = next((index for index, one in enumerate(servers) if one["is_this"]), None)
+    if index is None:  # it has been dropped, and starts again
+        return []
+    which = f"server {index + 1} of {len(servers)}"
+    others = [one["url"] for one in servers if not one["is_this"]]
+    if None in others:
+        return [f"{which}; the others have workers of their own, at addresses that its first key sees"]
+    whose = "its" if len(others) == 1 else "their"
+    return [f"{which}: {servers[index]['url']}; ask {' and '.join(others)} for {whose} workers"]
 
 
 def _waiting(waiting: Mapping[str, int]) -> str:
