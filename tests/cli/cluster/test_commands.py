@@ -85,8 +85,7 @@ def worker() -> dict[str, Any]:
         "node": None,
         "trains": True,
         "samples": True,
-        "is_up": True,
-        "is_leaving": False,
+        "state": "up",
         "up_seconds": 70.0,
         "computes_on": "cpu, 16 threads, bfloat16, 11.28 GiB of memory",
         "utilization": 0.756,
@@ -96,17 +95,16 @@ def worker() -> dict[str, Any]:
 
 
 def test_a_narrow_terminal_is_told_what_it_lacks(worker: dict[str, Any]) -> None:
-    for changed, state in (({}, "up 1:10"), ({"is_leaving": True}, "leaving"), ({"is_up": False}, "lost")):
-        header, row, *notes = lines_of(told({**worker, **changed}, troubles=["A trouble."]), 70)
-        assert max(map(cell_len, (header, row))) <= 70
-        assert state in row
+    for state, expected in (("up", "up 1:10"), ("draining", "draining"), ("restarting", "restarting")):
+        header, row, *notes = lines_of(told({**worker, "state": state}, troubles=["A trouble."]), 76)
+        assert max(map(cell_len, (header, row))) <= 76
+        assert expected in row
         assert "76%" in row
         assert notes[:-1] == [
             "no room for weights, GPU, memory, does: a wider terminal or --json has more",
             "A trouble.",
         ]
     assert "1.0 GiB of 80.0 GiB" in lines_of(told(worker), None)[1]
-    assert "starting" in lines_of(told({**worker, "is_up": False, "num_losses": 0}), None)[1]
 
 
 def test_what_no_worker_has_is_counted_below(worker: dict[str, Any]) -> None:

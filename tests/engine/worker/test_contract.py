@@ -494,9 +494,9 @@ def test_it_says_what_it_has_done(worker: Driver) -> None:
     idle = status(worker)
     while idle.turn is not None:  # the answer of a turn is told just before that is over
         idle = status(worker)
-    assert {turn.kind: turn.number for turn in idle.turns} == {"errand": 0, "train": 4, "sample": 0}
+    assert {turn.kind: turn.number for turn in idle.turns} == {"other": 0, "train": 4, "sample": 0}
     assert all(turn.seconds >= 0 for turn in idle.turns)
-    assert (idle.at_work, idle.num_at_work, idle.turn_seconds) == ((), 0, 0.0)
+    assert (idle.running, idle.num_running, idle.turn_seconds) == ((), 0, 0.0)
     assert idle.resident_bytes is None or idle.resident_bytes > 2**20
 
 
@@ -506,9 +506,9 @@ def test_it_says_in_the_middle_of_a_turn_what_that_is(make_worker: MakeWorker) -
     worker = make_worker(EndlessSamples)
     worker.submit(worker.sample(account=ALICE), worker.sample(account=ALICE))
     present = status(worker)
-    while present.turn != "sample" or present.num_at_work < 2:
+    while present.turn != "sample" or present.num_running < 2:
         present = status(worker)
-    assert present.at_work == (("Sample", ALICE, ""),)
+    assert present.running == (("Sample", ALICE, ""),)
 
 
 def test_what_is_spent_is_told_with_the_answer(worker: Driver) -> None:

@@ -219,6 +219,33 @@ def test_workers_that_come_and_go_have_rows_while_they_are_there(started: Browse
         server.close()
 
 
+def test_states_and_shares_are_those_of_the_status(started: Browser, tmp_path: Path) -> None:
+    """Would catch idle workers made of those that have not said, and a first start that is shown as a loss."""
+    workers: list[dict[str, Any]] = [{}, {}]
+
+    def change(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        told["workers"] = [{**one, **changed} for one, changed in zip(told["workers"], workers, strict=False)]
+        route.fulfill(response=answer, json=told)
+
+    with (
+        hosted(tmp_path, lambda: ScriptedEngine([]), plans=plans_of(workers=2)) as host,
+        window(started, f"{host.url}/page/") as page,
+    ):
+        page.route("**/api/v1/status", change)
+        page.locator("#key").fill(KEY)
+        page.keyboard.press("Enter")
+        first = page.locator("#tiles div").first
+        workers[:] = [{"utilization": 0.9}, {"utilization": None}]
+        expect(first).to_contain_text("busy 90 % of the time, 1 not known")
+        workers[:] = [{"state": "starting", "is_up": False}]
+        expect(first).to_have_text("Workerstartingnot up yet")
+        expect(page.locator("#worker-rows tbody td:nth-child(3)")).to_have_text("starting")
+        workers[:] = [{"state": "restarting", "is_up": False, "last_loss": {"seconds_ago": 3.0, "reason": "a test"}}]
+        expect(first).to_have_text("Workerrestartinglost 3.0 s ago")
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (420, "dark"), (1400, "light"), (1400, "dark")])
 def test_it_fits_into_the_window(started: Browser, host: Host, width: int, scheme: Any) -> None:
     with window(started, address(host), width, scheme=scheme) as page:

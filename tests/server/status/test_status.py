@@ -107,10 +107,10 @@ def test_queues_say_what_waits_what_runs_and_for_how_long(watched: Watched, engi
     assert row["num_running"] + row["num_waiting"] == 3
     assert row["num_running"] >= 2
     assert 0 <= row["oldest_seconds"] < 60
-    (at_work,) = status["workers"][0]["turn"]["at_work"]
-    assert at_work == {"command": "Pass", "tenant": label(OPERATOR), "model_id": model_id}
+    (running,) = status["workers"][0]["turn"]["running"]
+    assert running == {"command": "Pass", "tenant": label(OPERATOR), "model_id": model_id}
     theirs = watched.status(TENANT)
-    assert theirs["workers"][0]["turn"]["at_work"] == [{"command": "Pass", "tenant": None, "model_id": None}]
+    assert theirs["workers"][0]["turn"]["running"] == [{"command": "Pass", "tenant": None, "model_id": None}]
     assert theirs["models"] == {"listed": [], "num_left_out": 0}
     assert status["totals"]["num_running"] == row["num_running"]
     assert theirs["totals"]["num_running"] >= row["num_running"]  # the last one waits for a second only
@@ -189,7 +189,7 @@ def test_paths_of_strangers_have_one_row(watched: Watched) -> None:
 def test_a_server_that_drains_says_so(watched: Watched) -> None:
     watched.host.on_loop(watched.host.service.draining.begin)
     status = watched.status()
-    assert status["server"]["draining"]["is_begun"]
+    assert status["server"]["draining"]["is_draining"]
     assert status["troubles"] == ["Requests are not taken: the server is stopping."]
 
 
@@ -218,5 +218,5 @@ def test_many_who_look_are_one_question_to_the_engine(
     watched.status()
     monkeypatch.setattr("cookhouse.server.status.worker_watch._AGAIN_SECONDS", 3600.0)
     for _ in range(10):
-        assert watched.status()["workers"][0]["told_seconds_ago"] >= 0
+        assert watched.status()["workers"][0]["status_age_seconds"] >= 0
     assert len(asked) == 1

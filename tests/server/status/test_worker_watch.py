@@ -1,7 +1,6 @@
 """How busy a worker is, from what it says and when it said so."""
 
 import asyncio
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,8 +33,8 @@ def busy_for(seconds: float) -> WorkerStatus:
     return WorkerStatus(
         turn=None,
         turn_seconds=0.0,
-        at_work=(),
-        num_at_work=0,
+        running=(),
+        num_running=0,
         turns=(TurnCount("train", 1, seconds),),
         resident_bytes=None,
         memory=MemoryUse(),

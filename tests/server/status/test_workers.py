@@ -81,7 +81,7 @@ def test_each_worker_has_an_entry_with_what_it_does(tmp_path: Path, engines: lis
             ("sampler2", False, True),
         ]
         assert all(one["is_up"] and one["up_seconds"] >= 0 and one["computes_on"] == "a fake" for one in workers)
-        assert all(one["told_seconds_ago"] >= 0 and one["turn"] is None for one in workers)
+        assert all(one["status_age_seconds"] >= 0 and one["turn"] is None for one in workers)
 
 
 class OnNode(InThread):
@@ -220,6 +220,23 @@ def test_a_lost_worker_is_named_and_its_neighbour_goes_on(two: Watched) -> None:
     assert [one["last_loss"] and one["last_loss"]["reason"] for one in two.status(TENANT)["workers"]] == [None, None]
 
 
+def test_a_worker_is_in_one_of_four_states(two: Watched) -> None:
+    """Would catch a first start that is told as a loss, and a page and a list that call one state two names."""
+    member = two.host.service.calls.members[1]
+
+    def state() -> str:
+        return str(two.status()["workers"][1]["state"])
+
+    assert state() == "up"
+    member.is_up = False
+    assert state() == "starting"
+    member.life.lose("a test")
+    assert state() == "restarting"
+    member.is_leaving = True
+    assert state() == "draining"
+    member.is_up, member.is_leaving = True, False
+
+
 def test_a_worker_that_cannot_be_started_again_was_lost_once(two: Watched) -> None:
     """Would catch a worker that was "lost 3 s ago" for an hour, of which nobody is told how it was lost."""
     life = two.host.service.calls.members[1].life
@@ -252,7 +269,7 @@ def test_prometheus_has_the_figures_of_each_worker(two: Watched, engines: list[H
     assert found["cookhouse_worker_cache_used_bytes"]["base_model=cookhouse/tiny,worker=worker1"] == 1024.0
     assert found["cookhouse_worker_cache_max_bytes"]["base_model=cookhouse/tiny,worker=worker1"] == 3072.0
     assert set(found["cookhouse_worker_busy_seconds_total"]) == {
-        f"kind={kind},{worker}" for kind in ("train", "sample", "errand") for worker in each
+        f"kind={kind},{worker}" for kind in ("train", "sample", "other") for worker in each
     }
     for name in ("snapshots", "queued_commands", "queued_tokens", "memory_bytes"):
         assert found[f"cookhouse_worker_{name}"].keys() == each

@@ -93,11 +93,7 @@ def _row(worker: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _state(worker: Mapping[str, Any]) -> str:
-    if worker["is_leaving"]:
-        return "leaving"
-    if worker["is_up"]:
-        return f"up {duration(worker['up_seconds'])}"
-    return "lost" if worker["num_losses"] else "starting"
+    return f"up {duration(worker['up_seconds'])}" if worker["state"] == "up" else str(worker["state"])
 
 
 def _size(num_bytes: int) -> str:

@@ -57,7 +57,7 @@ from cookhouse.engine.contract.requests import (
     SampleRequest,
     TrainingDatum,
 )
-from cookhouse.engine.contract.status import AtWork, CacheUse, MemoryUse, TurnCount, TurnKind, WorkerStatus
+from cookhouse.engine.contract.status import CacheUse, MemoryUse, RunningCommand, TurnCount, TurnKind, WorkerStatus
 from cookhouse.engine.contract.worker import Worker, WorkerOptions
 
 __all__ = [
@@ -65,7 +65,6 @@ __all__ = [
     "Account",
     "AdamStep",
     "Amount",
-    "AtWork",
     "BaseModelInfo",
     "CacheUse",
     "CanceledError",
@@ -97,6 +96,7 @@ __all__ = [
     "PromptTargets",
     "Publish",
     "Read",
+    "RunningCommand",
     "Sample",
     "SampleOutput",
     "SampleRequest",

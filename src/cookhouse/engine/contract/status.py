@@ -6,10 +6,11 @@ from typing import Literal, NamedTuple
 
 from cookhouse.engine.contract.commands import Account
 
-TurnKind = Literal["errand", "train", "sample"]
+TurnKind = Literal["other", "train", "sample"]
+"""`other` is an errand: a command that is short."""
 
 
-class AtWork(NamedTuple):
+class RunningCommand(NamedTuple):
     """A command that the present turn carries out, or the samples of an account."""
 
     kind: str
@@ -62,9 +63,9 @@ class WorkerStatus:
     """The present one; None: it waits for commands."""
     turn_seconds: float
     """How long that has taken so far."""
-    at_work: tuple[AtWork, ...]
+    running: tuple[RunningCommand, ...]
     """What it serves, the first of many."""
-    num_at_work: int
+    num_running: int
     turns: tuple[TurnCount, ...]
     resident_bytes: int | None
     """Memory of its process; None where the system does not tell."""

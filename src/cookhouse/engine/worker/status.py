@@ -8,9 +8,9 @@ from typing import get_args
 
 from cookhouse.engine.contract import (
     Account,
-    AtWork,
     MemoryUse,
     ModelCommand,
+    RunningCommand,
     Sample,
     TurnCount,
     TurnKind,
@@ -55,29 +55,29 @@ class Status:
         """The present one. From any thread."""
         kind: TurnKind | None = None
         seconds, number = 0.0, 0
-        at_work: tuple[AtWork, ...] = ()
+        running: tuple[RunningCommand, ...] = ()
         if (present := self._present) is not None:
             turn, served, started_at = present
             kind, seconds = turn.kind, self._clock() - started_at
-            at_work, number = _at_work(turn, served)
+            running, number = _running(turn, served)
         return WorkerStatus(
             turn=kind,
             turn_seconds=seconds,
-            at_work=at_work,
-            num_at_work=number,
+            running=running,
+            num_running=number,
             turns=tuple(self._counts[one] for one in get_args(TurnKind)),
             resident_bytes=resident_bytes(),
             memory=memory,
         )
 
 
-def _at_work(turn: Turn, served: Sequence[tuple[Account, int]]) -> tuple[tuple[AtWork, ...], int]:
+def _running(turn: Turn, served: Sequence[tuple[Account, int]]) -> tuple[tuple[RunningCommand, ...], int]:
     """The first that a turn serves, and how many there are."""
     if turn.kind == "sample":
         accounts = list(dict.fromkeys(account for account, _ in served))
-        return tuple(AtWork(Sample.__name__, account, "") for account in accounts[:_MAX_NAMED]), len(served)
+        return tuple(RunningCommand(Sample.__name__, account, "") for account in accounts[:_MAX_NAMED]), len(served)
     named = tuple(
-        AtWork(type(one).__name__, one.account, one.model_id if isinstance(one, ModelCommand) else "")
+        RunningCommand(type(one).__name__, one.account, one.model_id if isinstance(one, ModelCommand) else "")
         for one in turn.commands[:_MAX_NAMED]
     )
     return named, len(turn.commands)

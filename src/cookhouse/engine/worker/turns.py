@@ -182,7 +182,7 @@ class Turns:
 
     def charge(self, turn: Turn, seconds: float) -> None:
         """Count the time of the turn that was given last."""
-        if turn.kind == "errand":
+        if turn.kind == "other":
             self._errand_seconds += seconds
         else:
             self._errand_seconds = 0.0
@@ -190,7 +190,7 @@ class Turns:
 
     def _next_errand(self, is_held: IsHeld) -> Turn | None:
         errand = self._errands.take(max_tokens=0, is_held=is_held)
-        return Turn("errand", errand) if errand else None
+        return Turn("other", errand) if errand else None
 
     def _next_long(self, can_sample: bool, is_held: IsHeld) -> Turn | None:
         can_train = self._training.can_take(is_held)

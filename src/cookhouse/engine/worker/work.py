@@ -101,7 +101,7 @@ class Work:
         """Whom a turn is about to serve, and by what weights they share its time. Errands are free."""
         if turn.kind == "sample":
             return [(account, 1) for account in self.samples.accounts()]
-        is_free = turn.kind == "errand"
+        is_free = turn.kind == "other"
         return [] if is_free else [(command.account, num_tokens(command)) for command in turn.commands]
 
     def run(self, turn: Turn) -> Iterator[Event]:

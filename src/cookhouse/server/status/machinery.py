@@ -42,7 +42,7 @@ def server(service: Service, viewer: Viewer, machine: Machine | None) -> Json:
         "up_seconds": time.time() - service.started_at,
         "pause": service.pause(),
         "draining": {
-            "is_begun": service.draining.is_begun,
+            "is_draining": service.draining.is_begun,
             "num_entered": service.draining.num_entered,
             "num_results_kept": len(service.futures),
         },
@@ -62,7 +62,7 @@ def servers(service: Service, viewer: Viewer, members: Sequence[Member] | None) 
         {
             "url": member.url if viewer.is_operator else None,
             "is_this": member.server_id == service.leases.server_id,
-            "is_leaving": member.is_leaving,
+            "is_draining": member.is_leaving,
             "silent_seconds": member.silent_seconds,
             "num_sessions": member.num_sessions,
         }

@@ -38,13 +38,13 @@ def _info(seen: Sequence[Seen]) -> Metric:
 
 def _lives(seen: Sequence[Seen]) -> Iterator[Metric]:
     up = _gauge("cookhouse_worker_up", "1 if it takes commands.")
-    leaving = _gauge("cookhouse_worker_leaving", "1 if it is given nothing new, and ends.")
+    draining = _gauge("cookhouse_worker_draining", "1 if it gets no new work, and ends.")
     losses = CounterMetricFamily("cookhouse_worker_losses", "How often it was lost.", labels=["worker"])
     for one in seen:
         up.add_metric([one.member.name], one.member.is_up)
-        leaving.add_metric([one.member.name], one.member.is_leaving)
+        draining.add_metric([one.member.name], one.member.is_leaving)
         losses.add_metric([one.member.name], one.member.life.num_losses)
-    yield from (up, leaving, losses)
+    yield from (up, draining, losses)
 
 
 def _held(live: Live, seen: Sequence[Seen]) -> Iterator[Metric]:

@@ -19,8 +19,9 @@ def worker(service: Service, viewer: Viewer, live: Live, seen: Seen) -> Json:
         "name": member.name,
         "trains": member.plan.trains,
         "samples": member.plan.samples,
+        "state": _state(member),
         "is_up": member.is_up,
-        "is_leaving": member.is_leaving,
+        "is_draining": member.is_leaving,
         "up_seconds": None if life.up_since is None else time.time() - life.up_since,
         "computes_on": life.description,
         "node": life.node,
@@ -32,7 +33,7 @@ def worker(service: Service, viewer: Viewer, live: Live, seen: Seen) -> Json:
         "num_snapshots": len(member.snapshots),
         "num_commands": num_commands(member),
         "num_tokens": member.num_tokens,
-        "told_seconds_ago": seen.age_seconds,
+        "status_age_seconds": seen.age_seconds,
         "silent_seconds": seen.silent_seconds,
         "utilization": seen.utilization,
         **_told(service, viewer, seen.status),
@@ -54,6 +55,14 @@ def cache_use(service: Service, cache: CacheUse) -> Json:
         "num_running_sequences": sum(cache.running.values()),
         "num_waiting_sequences": sum(cache.waiting.values()),
     }
+
+
+def _state(member: Member) -> str:
+    if member.is_leaving:
+        return "draining"
+    if member.is_up:
+        return "up"
+    return "restarting" if member.life.num_losses else "starting"
 
 
 def _loss(loss: Loss, viewer: Viewer) -> Json:
@@ -80,19 +89,19 @@ def _told(service: Service, viewer: Viewer, status: WorkerStatus | None) -> Json
 def _turn(status: WorkerStatus, viewer: Viewer) -> Json | None:
     if status.turn is None:
         return None
-    at_work = [
+    running = [
         {
             "command": one.kind,
             "tenant": viewer.label(one.account.owner),
             "model_id": one.model_id if one.model_id and viewer.sees(one.account.owner) else None,
         }
-        for one in status.at_work
+        for one in status.running
     ]
     return {
         "kind": status.turn,
         "seconds": status.turn_seconds,
-        "at_work": at_work,
-        "num_at_work": status.num_at_work,
+        "running": running,
+        "num_running": status.num_running,
     }
 
 

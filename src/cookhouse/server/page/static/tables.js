@@ -4,7 +4,7 @@ import { facts, table } from "./dom.js";
 import { bytes, count, percent, plural, rate, seconds } from "./text.js";
 
 const KINDS = { weights: "training state", sampler_weights: "for sampling", external_weights: "for others" };
-const TURNS = { train: "training", sample: "sampling", errand: "errands" };
+const TURNS = { train: "training", sample: "sampling", other: "other" };
 
 const at = (name) => document.getElementById(name);
 const none = (value, text = "–") => (value === null ? text : value);
@@ -124,10 +124,8 @@ function showWorkers({ workers, base_models: baseModels, viewer }) {
   );
 }
 
-function stateOfWorker({ is_up: isUp, is_leaving: isLeaving, up_seconds: upSeconds, num_losses: numLosses }) {
-  if (isLeaving) return "leaving";
-  if (isUp) return `up for ${seconds(upSeconds)}`;
-  return numLosses > 0 ? "down: another is being started" : "being started";
+function stateOfWorker({ state, up_seconds: upSeconds }) {
+  return state === "up" ? `up ${seconds(upSeconds)}` : state;
 }
 
 function gpuText(memory) {
@@ -144,15 +142,15 @@ function emptyText(workers, name, text) {
   return workers.every((worker) => worker[name] === null) ? "No worker has said." : text;
 }
 
-function nowText({ turn, told_seconds_ago: age, silent_seconds: silent, is_up: isUp }) {
+function nowText({ turn, status_age_seconds: age, silent_seconds: silent, is_up: isUp }) {
   if (!isUp) return "nothing";
   if (age === null) return silent === null ? "it has not said yet" : `it has not answered for ${seconds(silent)}`;
   if (turn === null) return "nothing: it waits for requests";
-  const parts = turn.at_work.map((one) => {
+  const parts = turn.running.map((one) => {
     const whose = one.tenant === null ? "of another tenant" : `of ${one.tenant}`;
     return `${one.command} ${one.model_id === null ? "" : `on ${one.model_id} `}${whose}`;
   });
-  const left = turn.num_at_work - parts.length;
+  const left = turn.num_running - parts.length;
   const rest = left > 0 && turn.kind !== "sample" ? ` and ${count(left)} more` : "";
   return `${TURNS[turn.kind]} for ${seconds(turn.seconds)}: ${parts.join("; ")}${rest}`;
 }
@@ -182,7 +180,7 @@ function showStorage({ journal, disk, checkpoints, server, servers }) {
     ["Results kept", count(server.draining.num_results_kept)],
   ];
   for (const row of servers ?? []) {
-    const state = `${row.is_this ? ", this one" : ""}${row.is_leaving ? ", stopping" : ""}`;
+    const state = `${row.is_this ? ", this one" : ""}${row.is_draining ? ", draining" : ""}`;
     rows.push([
       `Server ${row.url ?? ""}`,
       `${plural(row.num_sessions, "session")}, heard of ${seconds(row.silent_seconds)} ago${state}`,

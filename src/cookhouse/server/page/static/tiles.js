@@ -4,12 +4,12 @@ import { make, show } from "./dom.js";
 import { bytes, count, percent, plural, rate, seconds } from "./text.js";
 import { addPoint } from "./trend.js";
 
-const TURNS = { train: "trains", sample: "samples", errand: "runs an errand" };
+const TURNS = { train: "trains", sample: "samples", other: "busy" };
 
 /** The state of the server in a few words, and whether that is well. */
 export function stateOf(status) {
   const { server, troubles } = status;
-  if (server.draining.is_begun) return ["Stopping: nothing more is accepted", false];
+  if (server.draining.is_draining) return ["Stopping: nothing more is accepted", false];
   if (server.pause !== null) return [`Not ready: ${server.pause}`, false];
   if (troubles.length > 0) return [`Serving, with ${plural(troubles.length, "trouble")}`, false];
   return [`Serving for ${seconds(server.up_seconds)}`, true];
@@ -62,20 +62,27 @@ function sum(rows, name) {
 function workersTile(workers) {
   const up = workers.filter((worker) => worker.is_up);
   if (workers.length === 1) return ["Worker", workerState(workers[0]), workerNote(workers[0])];
-  const busy = sum(up, "utilization");
-  const note = busy === null ? "what they do is not known yet" : `busy ${percent(busy, up.length)} of the time`;
-  return ["Workers", `${count(up.length)} of ${count(workers.length)} up`, note];
+  return ["Workers", `${count(up.length)} of ${count(workers.length)} up`, busyNote(up)];
+}
+
+function busyNote(up) {
+  const known = up.filter((worker) => worker.utilization !== null);
+  if (known.length === 0) return "utilization not known yet";
+  const rest = known.length < up.length ? `, ${count(up.length - known.length)} not known` : "";
+  return `busy ${percent(sum(known, "utilization"), known.length)} of the time${rest}`;
 }
 
 function workerState(worker) {
-  if (!worker.is_up) return "down";
-  if (worker.told_seconds_ago === null) return "up";
+  if (worker.state !== "up") return worker.state;
+  if (worker.status_age_seconds === null) return "up";
   return worker.turn === null ? "idle" : TURNS[worker.turn.kind];
 }
 
 function workerNote(worker) {
-  if (!worker.is_up) return "another is being started";
-  if (worker.told_seconds_ago === null) return "it has not said yet what it does";
+  if (worker.state === "starting") return "not up yet";
+  if (worker.state === "restarting") return `lost ${seconds(worker.last_loss.seconds_ago)} ago`;
+  if (worker.state === "draining") return "gets no new work";
+  if (worker.status_age_seconds === null) return "it has not said yet what it does";
   if (worker.turn !== null && worker.turn.seconds >= 1) return `for ${seconds(worker.turn.seconds)}`;
   return `up for ${seconds(worker.up_seconds)}`;
 }
