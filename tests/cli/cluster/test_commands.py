@@ -53,7 +53,7 @@ def test_it_lists_each_worker(host: Host, capsys: pytest.CaptureFixture[str]) ->
     assert call() == 0
     header, *rows, waiting = capsys.readouterr().out.splitlines()
     assert header.split() == [
-        *("name", "does", "state", "models", "weights", "queue", "busy", "memory", "GPU", "lost", "computes", "on")
+        *("name", "role", "state", "models", "weights", "queue", "busy", "memory", "GPU", "losses", "device")
     ]
     assert [row.split()[:4] for row in rows] == [[name, "trains,", "samples", "up"] for name in ("worker0", "worker1")]
     for row, models in zip(rows, "10", strict=True):
@@ -101,7 +101,7 @@ def test_a_narrow_terminal_is_told_what_it_lacks(worker: dict[str, Any]) -> None
         assert expected in row
         assert "76%" in row
         assert notes[:-1] == [
-            "no room for weights, GPU, memory, does: a wider terminal or --json has more",
+            "hidden columns: weights, GPU, memory, role; widen the terminal or use --json",
             "A trouble.",
         ]
     assert "1.0 GiB of 80.0 GiB" in lines_of(told(worker), None)[1]
@@ -151,9 +151,9 @@ def test_a_worker_is_added_and_drained(host: Host, capsys: pytest.CaptureFixture
     server.model(server.session())
     server.close()
     assert call("add") == 0
-    assert capsys.readouterr().out.startswith("worker2 is being started, and given work once it is up; ")
+    assert capsys.readouterr().out.startswith("starting worker2; it gets work once it is up; ")
     assert call("drain", "worker0", "--seconds", "5") == 0
-    assert capsys.readouterr().out.startswith("worker0 is leaving, in 5 s at most: 1 model of it goes on elsewhere; ")
+    assert capsys.readouterr().out.startswith("draining worker0 (at most 5 s); 1 model moves to other workers; ")
     wait_until(lambda: names_of(host) == ["worker1", "worker2"])
 
 
@@ -169,7 +169,11 @@ def test_what_the_server_refuses_is_said(host: Host, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("TINKER_BASE_URL", "TINKER_BASE_URL"), ("TINKER_API_KEY", "wants a key; set TINKER_API_KEY")]
+    ("name", "reason"),
+    [
+        ("TINKER_BASE_URL", "no server address; set --base-url or TINKER_BASE_URL"),
+        ("TINKER_API_KEY", "wants a key; set TINKER_API_KEY"),
+    ],
 )
 def test_address_and_key_are_asked_for(
     host: Host, name: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -185,7 +189,7 @@ def test_address_and_key_are_asked_for(
     [
         (("--api-key", "tml-schlüssel"), "the key has characters that no key of a server has"),
         (("--api-key", f"{KEY}\n"), "the key has characters that no key of a server has"),
-        (("--watch", "--json"), "--json is one look, and --watch is many"),
+        (("--watch", "--json"), "--json and --watch cannot be combined"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -208,7 +212,25 @@ def test_nobody_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_another_kind_of_server_is_said(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--base-url", f"{host.url}/v1") == 2
-    assert "it is no cookhouse serve of today" in capsys.readouterr().err
+    assert "the server reports no workers" in capsys.readouterr().err
+
+
+def test_an_older_server_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Would catch a traceback where the status lacks what is shown today."""
+    old = httpx.Response(200, json={"workers": [], "troubles": []})
+    monkeypatch.setattr("cookhouse.cli.cluster.operator.httpx.request", lambda *_, **__: old)
+    assert call("--base-url", "http://old.lan", "--api-key", KEY) == 2
+    assert "http://old.lan: the server reports no workers; it is not cookhouse serve, or an older version" in (
+        capsys.readouterr().err
+    )
+
+
+def test_help_says_what_works_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Would catch options that are in the help of `list` alone, though they work without it."""
+    assert call("--help") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "`cookhouse cluster --watch` is `cluster list --watch`" in shown
+    assert "--json" in shown
 
 
 def test_watching_goes_on_until_it_is_told_to_end(

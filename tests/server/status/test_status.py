@@ -190,7 +190,7 @@ def test_a_server_that_drains_says_so(watched: Watched) -> None:
     watched.host.on_loop(watched.host.service.draining.begin)
     status = watched.status()
     assert status["server"]["draining"]["is_draining"]
-    assert status["troubles"] == ["Requests are not taken: the server is stopping."]
+    assert status["troubles"] == ["The server accepts no requests: the server is stopping."]
 
 
 def test_without_a_journal_there_is_none(tmp_path: Path) -> None:

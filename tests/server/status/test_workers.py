@@ -247,7 +247,7 @@ def test_a_worker_that_cannot_be_started_again_was_lost_once(two: Watched) -> No
     assert len(told) == 2
     assert told[0].startswith("worker1 was lost")
     assert "killed by signal 9" in told[0]
-    assert told[1].startswith("worker1 could not be started again")
+    assert told[1].startswith("worker1 failed to restart")
     assert "no memory is left" in told[1]
     life.begin("a CPU")
     assert two.status()["workers"][1]["failed_start"] is None

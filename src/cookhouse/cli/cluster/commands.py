@@ -1,4 +1,4 @@
-"""`cookhouse cluster`: what the workers of a server do, one more of them, one less."""
+"""`cookhouse cluster`: list, add and drain the workers of a server."""
 
 import json
 import time
@@ -21,7 +21,8 @@ cluster_app = typer.Typer(
     help="""List, watch, add and drain the workers of a server.
 
 A worker is a process of `cookhouse serve --workers N` that trains, samples or both. Any key of the server sees them;
-its first one adds and drains.""",
+its first one adds and drains. Without a command it lists: `cookhouse cluster --watch` is `cluster list --watch`, and so
+with `--json`.""",
     rich_markup_mode=None,
 )
 
@@ -31,19 +32,19 @@ ApiKey = Annotated[str | None, typer.Option(envvar="TINKER_API_KEY", help="A key
 
 @cluster_app.command("list")
 def list_(
-    watch: Annotated[bool, typer.Option("--watch", help="Look again each second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As a JSON list, for programs.")] = False,
     base_url: BaseUrl = None,
     api_key: ApiKey = None,
 ) -> None:
-    """List the workers: what each does, and what it has to do.
+    """List workers with role, state, queue and utilization.
 
-    Weights are those published for sampling. The queue has what is with a worker and has no answer; a sample counts its
-    prompt and as many tokens as it may become. Busy is the share of the last seconds that its turns took. Below the
-    table stands what is wrong, in sentences.
+    Weights are those published for sampling. The queue is what a worker has and has not answered; a sample counts its
+    prompt and its max_tokens. Busy is the share of the last seconds that its turns took. Below the table: what is
+    wrong, and what waits at the server.
     """
     if watch and as_json:
-        raise InputError("--json is one look, and --watch is many; take one of them")
+        raise InputError("--json and --watch cannot be combined")
     server = _operator(base_url, api_key)
     if watch:
         _watch(server)
@@ -65,8 +66,8 @@ def add(
     kind: Annotated[
         Literal["worker", "trainer", "sampler"] | None,
         typer.Option(
-            help="What it does: both, or one of the two where the server has these apart.",
-            show_default="a worker, or a sampler where these are apart",
+            help="Its role: both, or one of the two where the server separates them.",
+            show_default="a worker, or a sampler where they are separate",
         ),
     ] = None,
     base_url: BaseUrl = None,
@@ -74,25 +75,26 @@ def add(
 ) -> None:
     """Start one more worker."""
     name = _operator(base_url, api_key).add(kind)["name"]
-    typer.echo(f"{name} is being started, and given work once it is up; {program()} cluster --watch shows it")
+    typer.echo(f"starting {name}; it gets work once it is up; {program()} cluster --watch shows it")
 
 
 @cluster_app.command()
 def drain(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the worker, as the list has it.", show_default=False)],
-    seconds: Annotated[float, typer.Option(min=0, help="How long its samples are waited for.")] = 60.0,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the worker, as listed.", show_default=False)],
+    seconds: Annotated[float, typer.Option(min=0, help="Seconds to let running samples finish.")] = 60.0,
     base_url: BaseUrl = None,
     api_key: ApiKey = None,
 ) -> None:
-    """Have a worker end, and others go on with what it has.
+    """Drain a worker: move its models to others, then stop it.
 
-    It is given nothing new. Its models go on elsewhere, from the journal; its samples are drawn to their end, and what
-    is left after --seconds is drawn again by others.
+    It gets no new work. Its models are restored elsewhere from the journal. Its samples finish; those still running
+    after --seconds are drawn again by others.
     """
     drained = _operator(base_url, api_key).drain(name, seconds)
     number = drained["num_models"]
-    models = "" if not number else f"{number} model{'s' * (number > 1)} of it go{'es' * (number == 1)} on elsewhere; "
-    typer.echo(f"{name} is leaving, in {seconds:g} s at most: {models}{program()} cluster --watch shows it")
+    move = "1 model moves" if number == 1 else f"{number} models move"
+    models = f"; {move} to other workers" if number else ""
+    typer.echo(f"draining {name} (at most {seconds:g} s){models}; {program()} cluster --watch shows it")
 
 
 def _operator(base_url: str | None, api_key: str | None) -> "Operator":
@@ -102,7 +104,7 @@ def _operator(base_url: str | None, api_key: str | None) -> "Operator":
 
 
 def _with_utilization(server: "Operator") -> Mapping[str, Any]:
-    """A status. The first look at a worker tells not how busy it is, the next one does."""
+    """A status. The first answer of a worker does not tell its utilization, the next one does."""
     status = server.status()
     if any(worker["is_up"] and worker["utilization"] is None for worker in status["workers"]):
         time.sleep(_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""What the operator of a server asks it, beside the protocol."""
+"""Calls of a server's operator, beside the protocol of training."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +9,7 @@ import httpx
 from cookhouse.errors import InputError, ServiceError
 
 _PATIENCE_SECONDS = 30.0
+_NO_WORKERS = "the server reports no workers; it is not cookhouse serve, or an older version"
 
 
 class UnreachableError(ServiceError):
@@ -21,7 +22,7 @@ class Operator:
     def __init__(self, base_url: str | None, api_key: str | None) -> None:
         """Raises InputError: address or key is missing."""
         if not base_url:
-            raise InputError("which server? Give its address with --base-url, or set TINKER_BASE_URL")
+            raise InputError("no server address; set --base-url or TINKER_BASE_URL")
         if not api_key:
             raise InputError(f"the server at {base_url} wants a key; set TINKER_API_KEY, or give one with --api-key")
         if not (api_key.isascii() and api_key.isprintable()):
@@ -32,8 +33,8 @@ class Operator:
     def status(self) -> Mapping[str, Any]:
         """See docs/reference/server-status.md. Raises as `add`."""
         status = self._ask("GET", "status")
-        if not isinstance(status.get("workers"), list):
-            raise InputError(f"{self._base_url} has no workers to show, so it is no cookhouse serve of today")
+        if not isinstance(status.get("workers"), list) or "waiting" not in status:
+            raise InputError(f"{self._base_url}: {_NO_WORKERS}")
         return status
 
     def add(self, kind: str | None = None) -> Mapping[str, Any]:
@@ -46,7 +47,7 @@ class Operator:
         return self._ask("POST", "workers", json={"kind": kind})
 
     def drain(self, name: str, seconds: float) -> Mapping[str, Any]:
-        """Have a worker end. Raises as `add`."""
+        """Drain a worker. Raises as `add`."""
         return self._ask("POST", f"workers/{quote(name, safe='')}/drain", json={"seconds": seconds})
 
     def _ask(self, method: str, route: str, **content: Any) -> Mapping[str, Any]:
@@ -64,7 +65,7 @@ class Operator:
         if answer.is_server_error:
             raise UnreachableError(f"{self._base_url}: {reason}")
         if answer.status_code in (httpx.codes.OK, httpx.codes.NOT_FOUND):
-            raise InputError(f"{self._base_url} has no workers to show, so it is no cookhouse serve of today: {reason}")
+            raise InputError(f"{self._base_url}: {_NO_WORKERS}: {reason}")
         raise InputError(str(reason))
 
 

@@ -6,22 +6,9 @@ from typing import Any
 from cookhouse.cli.tables import fitted
 from cookhouse.runs.history.facts import duration
 
-_HEADER = (
-    "name",
-    "node",
-    "does",
-    "state",
-    "models",
-    "weights",
-    "queue",
-    "busy",
-    "memory",
-    "GPU",
-    "lost",
-    "computes on",
-)
-_SPARE = ("weights", "GPU", "memory", "does")
-_DEAR = ("lost", "models", "node")
+_HEADER = ("name", "node", "role", "state", "models", "weights", "queue", "busy", "memory", "GPU", "losses", "device")
+_SPARE = ("weights", "GPU", "memory", "role")
+_DEAR = ("losses", "models", "node")
 """Columns in the order in which they are left out where there is no room."""
 _NONE = "-"
 
@@ -31,7 +18,7 @@ def lines_of(status: Mapping[str, Any], width: int | None) -> list[str]:
     rows = [_row(worker) for worker in status["workers"]]
     lines, left_out = _table(rows, width)
     if left_out:
-        lines.append(f"no room for {', '.join(left_out)}: a wider terminal or --json has more")
+        lines.append(f"hidden columns: {', '.join(left_out)}; widen the terminal or use --json")
     return [*lines, *status["troubles"], *_servers(status["servers"]), _waiting(status["waiting"])]
 
 
@@ -71,7 +58,7 @@ def _table(rows: Sequence[Sequence[str]], width: int | None) -> tuple[list[str],
         for row in (_HEADER, *rows)
     ]
     dear = [name for name in _DEAR if name in header]
-    return fitted(header, kept, width, cut="computes on", spare=_SPARE, dear=dear)
+    return fitted(header, kept, width, cut="device", spare=_SPARE, dear=dear)
 
 
 def _row(worker: Mapping[str, Any]) -> Sequence[str]:

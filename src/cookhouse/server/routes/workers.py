@@ -16,12 +16,12 @@ class AddRequest(BaseModel):
 
 class DrainRequest(BaseModel):
     seconds: float = Field(default=60.0, ge=0, allow_inf_nan=False)
-    """How long its samples are waited for."""
+    """To let running samples finish."""
 
 
 @router.post("/workers")
 async def add(request: Request, service: ServiceOf, _operator: Operator) -> JSONResponse:
-    """Answered while the worker is being started."""
+    """Answered while the worker starts."""
     content = await content_of(request, AddRequest)
     plan = service.workers.add(content.kind)
     return JSONResponse({"name": plan.name, "trains": plan.trains, "samples": plan.samples})
@@ -29,7 +29,7 @@ async def add(request: Request, service: ServiceOf, _operator: Operator) -> JSON
 
 @router.post("/workers/{name}/drain")
 async def drain(name: str, request: Request, service: ServiceOf, _operator: Operator) -> JSONResponse:
-    """Answered once the worker is given nothing new; the status has it until it has ended."""
+    """Answered once the worker gets no new work; the status has it until it has stopped."""
     content = await content_of(request, DrainRequest)
     num_models = await service.workers.drain(name, content.seconds)
     return JSONResponse({"name": name, "num_models": num_models, "seconds": content.seconds})

@@ -24,7 +24,7 @@ def troubles(status: dict[str, Any]) -> list[str]:
 
 def _pause(status: dict[str, Any]) -> Iterator[str]:
     if (pause := status["server"]["pause"]) is not None:
-        yield f"Requests are not taken: {pause}."
+        yield f"The server accepts no requests: {pause}."
 
 
 def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:
@@ -33,9 +33,9 @@ def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:
     if loss is not None and (not worker["is_up"] or loss["seconds_ago"] < _RECENT_SECONDS):
         yield f"{name} was lost {_since(loss)}. The log has more (server.log)."
     if (failure := worker["failed_start"]) is not None:
-        yield f"{name} could not be started again {_since(failure)}. It is tried again."
+        yield f"{name} failed to restart {_since(failure)}; retrying."
     if (silent := worker["silent_seconds"]) is not None and silent > _SILENT_SECONDS:
-        yield f"{name} has said nothing for {_seconds(silent)}: its process may be stopped, or swapped out."
+        yield f"{name} has not responded for {_seconds(silent)}: its process may be stopped, or swapped out."
     for cache in worker["caches"] or ():
         if cache["num_waiting_sequences"] and cache["used_bytes"] > _FULL_SHARE * cache["max_bytes"]:
             number, which = cache["num_waiting_sequences"], cache["base_model"]

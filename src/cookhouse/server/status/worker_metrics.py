@@ -11,11 +11,11 @@ from cookhouse.server.status.worker_watch import Seen
 from cookhouse.server.status.workers import cache_use, num_commands
 
 _CACHE = {
-    "used_bytes": ("cookhouse_worker_cache_used_bytes", "Of the key-value cache, what sequences that run use."),
-    "bytes": ("cookhouse_worker_cache_bytes", "The key-value cache that there is."),
-    "max_bytes": ("cookhouse_worker_cache_max_bytes", "The key-value cache that there may be."),
-    "num_running_sequences": ("cookhouse_worker_running_sequences", "Sequences that are being sampled."),
-    "num_waiting_sequences": ("cookhouse_worker_waiting_sequences", "Sequences that wait for room in the cache."),
+    "used_bytes": ("cookhouse_worker_cache_used_bytes", "Key-value cache bytes that running sequences use."),
+    "bytes": ("cookhouse_worker_cache_bytes", "Allocated key-value cache bytes."),
+    "max_bytes": ("cookhouse_worker_cache_max_bytes", "Maximum key-value cache bytes."),
+    "num_running_sequences": ("cookhouse_worker_running_sequences", "Running sequences."),
+    "num_waiting_sequences": ("cookhouse_worker_waiting_sequences", "Sequences waiting for cache."),
 }
 
 
@@ -39,7 +39,7 @@ def _info(seen: Sequence[Seen]) -> Metric:
 def _lives(seen: Sequence[Seen]) -> Iterator[Metric]:
     up = _gauge("cookhouse_worker_up", "1 if it takes commands.")
     draining = _gauge("cookhouse_worker_draining", "1 if it gets no new work, and ends.")
-    losses = CounterMetricFamily("cookhouse_worker_losses", "How often it was lost.", labels=["worker"])
+    losses = CounterMetricFamily("cookhouse_worker_losses", "Times it was lost.", labels=["worker"])
     for one in seen:
         up.add_metric([one.member.name], one.member.is_up)
         draining.add_metric([one.member.name], one.member.is_leaving)
@@ -48,13 +48,13 @@ def _lives(seen: Sequence[Seen]) -> Iterator[Metric]:
 
 
 def _held(live: Live, seen: Sequence[Seen]) -> Iterator[Metric]:
-    models = _gauge("cookhouse_worker_models", "Models in training that it has.", "base_model")
+    models = _gauge("cookhouse_worker_models", "Models in training on it.", "base_model")
     for (worker, base_model), number in Counter((one.worker, one.model.base_model) for one in live.models).items():
         if worker is not None:
             models.add_metric([worker, base_model], number)
-    snapshots = _gauge("cookhouse_worker_snapshots", "Published weights that it has.")
-    commands = _gauge("cookhouse_worker_queued_commands", "Commands that are with it, and have no answer.")
-    tokens = _gauge("cookhouse_worker_queued_tokens", "Tokens of these commands, as far as they will be at most.")
+    snapshots = _gauge("cookhouse_worker_snapshots", "Published weights on it.")
+    commands = _gauge("cookhouse_worker_queued_commands", "Commands it has not answered.")
+    tokens = _gauge("cookhouse_worker_queued_tokens", "Upper bound of tokens in queued commands.")
     for one in seen:
         snapshots.add_metric([one.member.name], len(one.member.snapshots))
         commands.add_metric([one.member.name], num_commands(one.member))
@@ -64,11 +64,11 @@ def _held(live: Live, seen: Sequence[Seen]) -> Iterator[Metric]:
 
 def _told(seen: Sequence[Seen]) -> Iterator[Metric]:
     busy = CounterMetricFamily(
-        "cookhouse_worker_busy_seconds", "What its turns of a kind have taken.", labels=["worker", "kind"]
+        "cookhouse_worker_busy_seconds", "Seconds spent in finished turns.", labels=["worker", "kind"]
     )
-    turns = CounterMetricFamily("cookhouse_worker_turns", "Turns of a kind that are over.", labels=["worker", "kind"])
+    turns = CounterMetricFamily("cookhouse_worker_turns", "Finished turns.", labels=["worker", "kind"])
     memory = _gauge("cookhouse_worker_memory_bytes", "Memory of its process.")
-    device = _gauge("cookhouse_worker_device_memory_bytes", "Memory of a GPU that it holds.")
+    device = _gauge("cookhouse_worker_device_memory_bytes", "GPU memory it holds.")
     for one in seen:
         if (status := one.status) is None:
             continue

@@ -78,21 +78,21 @@ function showSessions({ sessions }) {
 function showWorkers({ workers, base_models: baseModels, viewer }) {
   table(
     at("worker-rows"),
-    [["Name"], ["Does"], ["State"], ["Models", "number"], ["Weights", "number"], ["Commands", "number"],
-      ["Tokens", "number"], ["Busy", "number"], ["Memory", "number"], ["GPU", "number"], ["Lost", "number"]],
+    [["Name"], ["Role"], ["State"], ["Models", "number"], ["Weights", "number"], ["Commands", "number"],
+      ["Tokens", "number"], ["Busy", "number"], ["Memory", "number"], ["GPU", "number"], ["Losses", "number"]],
     workers.map((row) => [
       row.name, [row.trains ? "trains" : "", row.samples ? "samples" : ""].filter(Boolean).join(", "), stateOfWorker(row),
       count(row.num_models), count(row.num_snapshots), count(row.num_commands), count(row.num_tokens),
       row.utilization === null ? "–" : percent(row.utilization, 1), bytes(row.memory_bytes), gpuText(row.device_memory),
-      plural(row.num_losses, "time"),
+      count(row.num_losses),
     ]),
     { note: "Weights are those published for sampling. Busy: the share of the last seconds that its turns took." },
   );
   table(
     at("worker-work"),
-    [["Worker"], ["Node"], ["Computes on"], ["Computes now"], ["Last loss"]],
+    [["Worker"], ["Node"], ["Device"], ["Running"], ["Last loss"]],
     workers.map((row) => [
-      row.name, none(row.node), none(row.computes_on, "it has not been up yet"), nowText(row), lossText(row.last_loss, viewer),
+      row.name, none(row.node), none(row.computes_on, "not up yet"), nowText(row), lossText(row.last_loss, viewer),
     ]),
   );
   table(
@@ -105,8 +105,8 @@ function showWorkers({ workers, base_models: baseModels, viewer }) {
   );
   table(
     at("caches"),
-    [["Worker"], ["Base model"], ["Used", "number"], ["There is", "number"], ["There may be", "number"],
-      ["Sequences that run", "number"], ["that wait", "number"]],
+    [["Worker"], ["Base model"], ["Used", "number"], ["Allocated", "number"], ["Maximum", "number"],
+      ["Sequences running", "number"], ["waiting", "number"]],
     workers.flatMap(({ name, caches }) => (caches ?? []).map((row) => [
       name, row.base_model, bytes(row.used_bytes), bytes(row.bytes), bytes(row.max_bytes),
       count(row.num_running_sequences), count(row.num_waiting_sequences),
@@ -139,13 +139,13 @@ function lossText(loss, viewer) {
 }
 
 function emptyText(workers, name, text) {
-  return workers.every((worker) => worker[name] === null) ? "No worker has said." : text;
+  return workers.every((worker) => worker[name] === null) ? "Not known yet." : text;
 }
 
 function nowText({ turn, status_age_seconds: age, silent_seconds: silent, is_up: isUp }) {
   if (!isUp) return "nothing";
-  if (age === null) return silent === null ? "it has not said yet" : `it has not answered for ${seconds(silent)}`;
-  if (turn === null) return "nothing: it waits for requests";
+  if (age === null) return silent === null ? "not known yet" : `not responding for ${seconds(silent)}`;
+  if (turn === null) return "nothing: waiting for requests";
   const parts = turn.running.map((one) => {
     const whose = one.tenant === null ? "of another tenant" : `of ${one.tenant}`;
     return `${one.command} ${one.model_id === null ? "" : `on ${one.model_id} `}${whose}`;

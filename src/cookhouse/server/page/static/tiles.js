@@ -82,7 +82,7 @@ function workerNote(worker) {
   if (worker.state === "starting") return "not up yet";
   if (worker.state === "restarting") return `lost ${seconds(worker.last_loss.seconds_ago)} ago`;
   if (worker.state === "draining") return "gets no new work";
-  if (worker.status_age_seconds === null) return "it has not said yet what it does";
+  if (worker.status_age_seconds === null) return "not known yet what it does";
   if (worker.turn !== null && worker.turn.seconds >= 1) return `for ${seconds(worker.turn.seconds)}`;
   return `up for ${seconds(worker.up_seconds)}`;
 }
