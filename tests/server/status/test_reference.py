@@ -45,7 +45,7 @@ def test_every_field_is_in_the_page_and_no_other(watched: Watched, engine: HeldE
     told = set(names_of(watched.status()))
     page, _, _ = PAGE.read_text(encoding="utf-8").partition("## `/metrics`")
     explained = set(re.findall(r"`(\w+)`", page))
-    values = {"train", "sample", "other", "null", "COOKHOUSE_API_KEYS", "listed"}
+    values = {"train", "sample", "other", "null", "COOKHOUSE_API_KEYS", "listed", "max_tokens"}
     states = {"starting", "up", "draining", "restarting"}
     of_several_servers = {"url", "is_this"}
     assert told - FOLDERS - explained == set()

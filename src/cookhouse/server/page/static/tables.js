@@ -33,8 +33,8 @@ function showQueues({ models, samples }) {
   );
   table(
     at("samples"),
-    [["Tenant"], ["Base model"], ["Requests", "number"], ["Oldest", "number"], ["Sequences that run", "number"],
-      ["that wait", "number"]],
+    [["Tenant"], ["Base model"], ["Requests", "number"], ["Oldest", "number"], ["Sequences running", "number"],
+      ["waiting", "number"]],
     samples.map((row) => [
       row.tenant, row.base_model, count(row.num_requests), seconds(row.oldest_seconds),
       count(row.num_running_sequences), count(row.num_waiting_sequences),
