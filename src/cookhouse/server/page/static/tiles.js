@@ -94,14 +94,14 @@ function cachesOf(workers) {
 }
 
 function sequences(caches) {
-  if (caches === null) return "no worker has said how many run";
+  if (caches === null) return "sequences not known yet";
   const total = (name) => sum(caches, name) ?? 0;
   return `${plural(total("num_running_sequences"), "sequence")} run, ${count(total("num_waiting_sequences"))} wait`;
 }
 
 function gpu(workers) {
   const told = workers.filter((worker) => worker.memory_bytes !== null);
-  if (told.length === 0) return workers.some((worker) => worker.is_up) ? "no worker has said" : "there is no worker";
+  if (told.length === 0) return workers.some((worker) => worker.is_up) ? "not known yet" : "no worker is up";
   const devices = told.map((worker) => worker.device_memory).filter((memory) => memory !== null);
   if (devices.length === 0) return "computed on the CPU";
   const used = bytes(sum(devices, "used_bytes"));
@@ -109,7 +109,7 @@ function gpu(workers) {
 }
 
 function cacheUse(caches) {
-  if (caches === null) return ["not known", "no worker has said"];
+  if (caches === null) return ["not known", "no worker has responded"];
   if (caches.length === 0) return ["none", "nothing has been sampled"];
   return [percent(sum(caches, "used_bytes"), sum(caches, "max_bytes")), `of ${bytes(sum(caches, "max_bytes"))}`];
 }
