@@ -341,7 +341,7 @@ async def test_a_worker_that_is_drained_before_it_is_up_goes(caplog: pytest.LogC
     await calls.open()
     name = calls.add().name
     await settle()
-    await calls.drain(name, 0.0)
+    await calls.empty(calls.leave(name), 0.0)
     await settle()
     assert [member.name for member in calls.members] == ["engine"]
     assert caplog.text == ""

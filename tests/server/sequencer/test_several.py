@@ -390,7 +390,7 @@ async def test_a_worker_is_drained(tmp_path: Path) -> None:
         await several.publish("a", "w")
         drawing, stepping = several.calls.send(sample("1", "w")), several.calls.send(step("s", "a"))
         await settle()
-        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        draining = asyncio.ensure_future(several.drain(place, 30.0))
         await settle()
         assert leaving.kinds[-1] == "SaveSnapshot"
         await leaving.written()
@@ -417,7 +417,7 @@ async def test_what_a_drained_worker_has_not_drawn_in_time_is_drawn_by_others(tm
         await settle()
         place = "worker0" if several.worker("worker0").commands else "worker1"
         other = several.worker("worker1" if place == "worker0" else "worker0")
-        await asyncio.wait_for(several.calls.drain(place, 0.0), 5.0)
+        await asyncio.wait_for(several.drain(place, 0.0), 5.0)
         await settle()
         assert other.ids(Sample) == ["1"]
         await other.done("1", drawn("1"))
@@ -435,7 +435,7 @@ async def test_two_workers_that_leave_at_once_lose_nothing(tmp_path: Path) -> No
         await several.worker(place).written()
         fetched = next(member.name for member in several.calls.members if member.name != place and member.snapshots)
         several.calls._weights.moves.drop("w")  # type: ignore[union-attr]
-        draining = [asyncio.ensure_future(several.calls.drain(name, 0.3)) for name in (place, fetched)]
+        draining = [asyncio.ensure_future(several.drain(name, 0.3)) for name in (place, fetched)]
         await settle()
         writer = next(one for name in (place, fetched) if (one := several.worker(name)).ids(SaveSnapshot))
         await writer.written()
@@ -453,9 +453,9 @@ async def test_the_last_of_its_kind_does_not_leave(tmp_path: Path, shape: dict[s
     """Would catch a server that cannot train, or cannot sample, from then on."""
     async with Several(tmp_path, **shape) as several:
         with pytest.raises(InputError, match=f"{name} is the last worker of its kind; add another of that kind first"):
-            await several.calls.drain(name, 1.0)
+            await several.drain(name, 1.0)
         with pytest.raises(InputError, match="there is no worker 'nobody' that could leave; there are"):
-            await several.calls.drain("nobody", 1.0)
+            await several.drain("nobody", 1.0)
         assert several.calls.is_up
 
 
@@ -464,10 +464,10 @@ async def test_nobody_leaves_before_who_takes_its_place_is_up(tmp_path: Path) ->
     async with Several(tmp_path, workers=1) as several:
         plan = several.calls.add()
         with pytest.raises(InputError, match="engine is needed until another of its kind is up: worker1 is being star"):
-            await several.calls.drain("engine", 0.0)
+            await several.drain("engine", 0.0)
         assert several.calls.is_up
         await settle()
-        await asyncio.wait_for(several.calls.drain("engine", 0.0), 5.0)
+        await asyncio.wait_for(several.drain("engine", 0.0), 5.0)
         assert await several.model("a") == plan.name
 
 
@@ -497,7 +497,7 @@ async def test_weights_of_a_worker_that_has_left_are_needed(tmp_path: Path) -> N
     async with Several(tmp_path, workers=2) as several:
         place = await several.model("a")
         await several.publish("a", "w")
-        draining = asyncio.ensure_future(several.calls.drain(place, 5.0))
+        draining = asyncio.ensure_future(several.drain(place, 5.0))
         await settle()
         await several.worker(place).written()
         await asyncio.wait_for(draining, 5.0)
@@ -509,7 +509,7 @@ async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
     async with Several(tmp_path, workers=2) as several:
         for name in ("a", "b"):
             await several.model(name)
-        await asyncio.wait_for(several.calls.drain("worker1", 0.0), 5.0)
+        await asyncio.wait_for(several.drain("worker1", 0.0), 5.0)
         plan = several.calls.add()
         assert (plan.name, plan.part, plan.num_sharing) == ("worker2", 1, 2)
         await settle()
@@ -520,7 +520,7 @@ async def test_a_worker_that_leaves_before_it_was_up_is_gone(tmp_path: Path) -> 
     """Would catch one that comes back after it was closed, and an error that nobody sees."""
     async with Several(tmp_path, workers=2) as several:
         plan = several.calls.add()
-        await asyncio.wait_for(several.calls.drain(plan.name, 0.0), 5.0)
+        await asyncio.wait_for(several.drain(plan.name, 0.0), 5.0)
         await settle()
         assert [member.name for member in several.calls.members] == ["worker0", "worker1"]
 
@@ -532,7 +532,7 @@ async def test_a_worker_that_is_lost_while_it_leaves_is_not_made_again(tmp_path:
         await settle()
         place = "worker0" if several.worker("worker0").commands else "worker1"
         leaving, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
-        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        draining = asyncio.ensure_future(several.drain(place, 30.0))
         await settle()
         await leaving.lose("killed")
         await asyncio.wait_for(draining, 5.0)
@@ -547,7 +547,7 @@ async def test_calls_are_closed_while_weights_move(tmp_path: Path) -> None:
     async with Several(tmp_path, workers=2) as several:
         place = await several.model("a")
         await several.publish("a", "w")
-        draining = asyncio.ensure_future(several.calls.drain(place, 0.1))
+        draining = asyncio.ensure_future(several.drain(place, 0.1))
         await settle()
         assert len(several.calls._transfers) == 1
     await asyncio.wait_for(draining, 5.0)

@@ -29,8 +29,8 @@ class WorkerRequests:
         _log.warning("%s is being started", plan.name)
         return plan
 
-    async def drain(self, name: str, seconds: float) -> int:
-        """Give a worker nothing new from now on, and have it end: see `Calls.drain`, which goes on behind this.
+    def drain(self, name: str, seconds: float) -> int:
+        """Give a worker nothing new from now on, and have it end: see `Calls.empty`, which goes on behind this.
 
         Returns:
             How many models it had, which others go on with.
@@ -45,12 +45,10 @@ class WorkerRequests:
                 f"{name} has {_models(num_models)} in training, which would be lost, since the journal is off; wait "
                 "until their sessions have ended, or serve with --journal files, by which others go on with them"
             )
-        draining = asyncio.create_task(self._calls.drain(name, seconds), name=f"drain {name}")
+        self._calls.leave(name)  # at once: nothing may be placed there after what was counted
+        draining = asyncio.create_task(self._calls.empty(member, seconds), name=f"drain {name}")
         self._draining.add(draining)
         draining.add_done_callback(self._note_end)
-        await asyncio.sleep(0)  # until it has begun
-        if draining.done():
-            await draining
         _log.warning("%s is drained, in %g s at most; it had %s", name, seconds, _models(num_models))
         return num_models
 
@@ -66,7 +64,7 @@ class WorkerRequests:
         error = task.exception()
         if error is None:
             _log.warning("%s: done, it has ended", task.get_name())
-        elif not isinstance(error, InputError):  # which `drain` raises
+        else:
             _log.error("%s failed", task.get_name(), exc_info=error)
 
 

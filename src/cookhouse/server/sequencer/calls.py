@@ -11,10 +11,8 @@ were told already are not told twice.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from cookhouse.engine.contract import (
     Account,
@@ -46,8 +44,10 @@ from cookhouse.server.workers.creations import Creation, Creations
 from cookhouse.server.workers.leaving import Gone, leaver
 from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
+from cookhouse.server.workers.news import News
 from cookhouse.server.workers.placement import Placement
-from cookhouse.server.workers.plans import Kind, WorkerPlan, next_plan
+from cookhouse.server.workers.plans import Kind, WorkerPlan
+from cookhouse.server.workers.roster import Roster
 from cookhouse.server.workers.transfers import Transfers
 from cookhouse.server.workers.weights import Shape, Weights
 
@@ -75,10 +75,12 @@ class Calls:
         """
         self._make_worker = make_worker
         self._meter = meter
+        self.room = News()
+        """Told when a worker may have room that had none."""
         self._max_losses = max_losses
         self._on_lost = on_lost
-        self.members = [self._member(plan) for plan in plans]
-        self._next_index = 1 + max(plan.index for plan in plans)
+        self._roster = Roster(plans, self._member, self._remove)
+        self.members = self._roster.members
         self._placement = Placement()
         self._creations = Creations()
         self._weights = Weights(None if folder is None else Moves(folder / _MOVES, max_file_bytes))
@@ -87,35 +89,19 @@ class Calls:
         """Of models."""
         self._calls: dict[str, Call] = {}
         """All that have no answer, also those that are with no worker yet."""
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_up(self) -> bool:
         """Whether there are workers that take commands, to train and to sample."""
-        up = [member.plan for member in self.members if member.is_up]
-        can_sample = any(plan.samples for plan in up)
-        return can_sample and (any(plan.trains for plan in up) or not any(one.plan.trains for one in self.members))
+        return self._roster.is_up
 
     async def open(self) -> Up:
-        """Start the workers, and wait until they take commands; what the first one told, and what they all compute on.
-
-        Raises:
-            CookhouseError: one cannot be made, for what it says.
-        """
-        ups = await asyncio.gather(*(member.open() for member in self.members))
-        descriptions = [up.description for up in ups]
-        if len(ups) == 1:
-            return ups[0]
-        if len(set(descriptions)) == 1:
-            return replace(ups[0], description=f"{len(ups)} workers, each {descriptions[0]}")
-        each = (f"{member.name} ({words})" for member, words in zip(self.members, descriptions, strict=True))
-        return replace(ups[0], description=", ".join(each))
+        """See `Roster`."""
+        return await self._roster.open()
 
     async def close(self, seconds: float) -> bool:
-        """End the workers after their present turns; False if that takes longer than `seconds`."""
-        for task in self._tasks:
-            task.cancel()
-        return all(await asyncio.gather(*(member.close(seconds) for member in self.members)))
+        """See `Roster`."""
+        return await self._roster.close(seconds)
 
     def send(self, command: Command, on_tokens: OnTokens | None = None) -> asyncio.Future[Output]:
         """Submit a command after those submitted before it.
@@ -148,9 +134,14 @@ class Calls:
             for member in told:
                 member.snapshots.discard(snapshot_id)
                 member.evicted.discard(snapshot_id)
+        if command.model_ids:
+            self.room.tell()
         for model_id in command.model_ids:
             self._shapes.pop(model_id, None)
             self._drop_waiting(self._creations.end(model_id))
+        for member in self._roster.down:
+            for command_id in command.command_ids:
+                member.withdraw(command_id)
         self._drop_waiting([call for name in command.command_ids if (call := self._calls.get(name)) is not None])
         for member in told:
             member.submit(command)
@@ -197,22 +188,22 @@ class Calls:
 
     def add(self, kind: Kind | None = None) -> WorkerPlan:
         """Start one more worker, which is given work once it is up. Raises as `next_plan`."""
-        plan = next_plan([member.plan for member in self.members], self._next_index, kind)
-        self._next_index += 1
-        member = self._member(plan)
-        self.members.append(member)
-        self._begin(self._open(member))
-        return plan
+        return self._roster.add(kind)
 
-    async def drain(self, name: str, seconds: float) -> None:
-        """Give a worker nothing new, have others go on with its models, and end it when its samples are drawn, or after
-        so many seconds; what is left then is drawn again by others.
+    def leave(self, name: str) -> Member:
+        """Give a worker nothing new from now on; `empty` it then.
 
         Raises:
             InputError: there is no such worker, or none beside it that trains, or samples.
         """
         member = leaver(self.members, name)
         member.is_leaving = True
+        return member
+
+    async def empty(self, member: Member, seconds: float) -> None:
+        """Have others go on with the models of a worker that leaves, and end it when its samples are drawn, or after so
+        many seconds; what is left then is drawn again by others.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         await self._transfers.rescue(member, deadline)
@@ -227,36 +218,44 @@ class Calls:
 
     def _left_behind(self, member: Member) -> Gone:
         """What goes with a worker that leaves."""
-        staying = [one for one in self.members if not one.is_leaving]
         return Gone(
             reason=f"{member.name} has left",
             model_ids=self._placement.models_of(member),
-            snapshot_ids=self._weights.only_at(member, staying),
+            snapshot_ids=self._weights.only_at(member, self._roster.staying),
             is_loss=False,
         )
 
     def _remove(self, member: Member) -> None:
-        """A worker has left, or was never up: others do what is left."""
+        """A worker has left, or was never up: others do what is left. Of one that is gone already nothing is."""
+        if member not in self.members:
+            return
         member.is_leaving = True
         self.members.remove(member)
         self._depart(member, self._left_behind(member), list(member.calls.values()))
         member.snapshots.clear()  # its memory goes with it
 
     def _member(self, plan: WorkerPlan) -> Member:
-        return Member(plan, self._make_worker, take=self._take, on_lost=self._note_lost)
+        return Member(
+            plan,
+            self._make_worker,
+            take=self._take,
+            on_lost=self._note_lost,
+            on_tried=lambda _member: self._place_again(),
+            is_alone=lambda: len(self.members) == 1,
+        )
 
-    async def _open(self, member: Member) -> None:
-        try:
-            await member.open()
-        except CookhouseError as error:
-            if member in self.members:  # it was not drained meanwhile
-                _log.error("%s could not be started: %s", member.name, error)
-                self._remove(member)
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _place_again(self) -> None:
+        """A worker is up, or could not be started: what waits for those that are not up is done by those that are."""
+        for member in self._roster.down if self._roster.anyone.is_up else ():
+            calls, forgets = member.recall()
+            model_ids = self._placement.models_of(member)
+            self._placement.forget(member)
+            behind = [call for model_id in model_ids for call in self._creations.end(model_id)]
+            for call in (*calls, *behind):
+                self._place(call)
+            for command in forgets:
+                self.forget(command)
+        self.room.tell()
 
     def _place(self, call: Call) -> None:
         """Hand a call to the worker that it is for, or have it wait."""
@@ -272,9 +271,9 @@ class Calls:
                 self._place_fetch(call, command)
             case SaveSnapshot():
                 if not self._creations.wait_for_weights(command.snapshot_id, call):
-                    (self._weights.holder(command.snapshot_id, self.members) or self.members[0]).put(call)
+                    (self._weights.holder(command.snapshot_id, self.members) or self._roster.anyone).put(call)
             case _:
-                next((member for member in self.members if member.is_up), self.members[0]).put(call)
+                self._roster.anyone.put(call)
 
     def _place_in_model(self, call: Call, command: ModelCommand) -> None:
         model_id = command.model_id
@@ -287,6 +286,7 @@ class Calls:
             members = self._placement.for_model(self.members) or self.members
             member = members[0]
             if isinstance(command, Create | Load):
+                call.makes_model = True
                 self._creations.begin(model_id, call, members)
                 self._placement.put_model(model_id, member)
         if isinstance(command, Publish):
@@ -318,7 +318,11 @@ class Calls:
         snapshot_id = command.request.snapshot_id
         if snapshot_id is not None and self._weights.waits(snapshot_id, call):
             return
-        member = self._placement.for_sample(self._untried(call), command.request) or self.members[0]
+        member = self._placement.for_sample(self._untried(call), command.request)
+        if member is None:
+            self._calls.pop(command.command_id)
+            call.fail(call.refusal())
+            return
         try:
             if snapshot_id is None or self._transfers.bring(snapshot_id, member, call):
                 member.put(call)
@@ -326,10 +330,12 @@ class Calls:
             self._lose(call, str(error))
 
     def _untried(self, call: Call) -> Sequence[Member]:
-        """Workers that have not said that they have no memory for it."""
-        return (
-            [member for member in self.members if member.name not in call.refusals] if call.refusals else self.members
-        )
+        """Workers that have not said that they have no memory for it. Once one has, others must be up, or about to be:
+        a refusal with figures is worth more than a wait without an end.
+        """
+        if not call.refusals:
+            return self.members
+        return [member for member in self.members if member.name not in call.refusals and member.may_come]
 
     def _go_on(self, call: Call, error: BaseException | None) -> None:
         """Weights that a sample waited for were written, or could not be."""
@@ -376,10 +382,8 @@ class Calls:
         """What was to make a model has made it, or has failed: what came behind it follows."""
         if not isinstance(call.command, Create | Load):
             return
-        member = self._placement.member_of(call.command.model_id)
         for behind in self._creations.end(call.command.model_id):
-            if member is not None:
-                self._place(behind)
+            self._place(behind)
 
     def _fail(self, member: Member, command_id: str, error: CookhouseError) -> None:
         call = member.pop(command_id)
@@ -387,10 +391,8 @@ class Calls:
             return
         if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
             call.refusals[member.name] = str(error)
-            if any(one.plan.samples and not one.is_leaving for one in self._untried(call)):
-                self._place(call)
-                return
-            error = call.refusal()
+            self._place(call)
+            return
         if isinstance(call.command, Create | Load):
             then = self._creations.next(call.command.model_id, member, error)
             if isinstance(then, Member):
@@ -400,6 +402,8 @@ class Calls:
                 return
             if isinstance(then, Creation):
                 error = call.refusal()
+            if call.makes_model:
+                self._placement.drop_models([call.command.model_id])
         self._calls.pop(command_id, None)
         self._settle(call)
         call.fail(error)
@@ -415,6 +419,8 @@ class Calls:
         """Fail what cannot be done again, and submit the rest to other workers, or the next one."""
         for call in member.calls.values():
             call.num_losses += 1
+        for call in self._calls.values():  # the next one may have room
+            call.refusals.pop(member.name, None)
         gone = Gone(
             reason=reason,
             model_ids=self._placement.models_of(member),

@@ -24,6 +24,8 @@ class Call:
     """Of these, those that the present worker tells again."""
     num_losses: int = 0
     """Workers that ended before they answered."""
+    makes_model: bool = False
+    """Whether there is no model unless it is done."""
     refusals: dict[str, str] = field(default_factory=dict)
     """What workers said that have no memory for it, by name."""
 
