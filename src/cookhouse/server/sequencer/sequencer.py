@@ -23,12 +23,13 @@ from functools import partial
 from cookhouse.engine.contract import CanceledError, ModelCommand
 from cookhouse.errors import InputError
 from cookhouse.server.journal import DropEntry, FinishEntry, GroupCommit, SetRunOrder
-from cookhouse.server.refusals import BusyError, LostError, StorageError
+from cookhouse.server.refusals import BusyError, LostError, StorageError, message_of
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.history import History
 from cookhouse.server.sequencer.order import ModelOrder, SeenIds, Taken
+from cookhouse.server.sequencer.patience import Patience
 from cookhouse.server.sequencer.queues import Job, Queue, QueueLength
 from cookhouse.server.sequencer.states import States, answer_of
 from cookhouse.server.sequencer.turn import Turn
@@ -57,6 +58,7 @@ class Sequencer:
         self._futures = futures
         self._settings = settings
         self._calls = calls
+        self.patience = Patience(calls)
         self._commit = commit
         self._states = states
         self._queues: dict[str, Queue] = {}
@@ -244,6 +246,7 @@ class Sequencer:
         turn = Turn(
             self._calls,
             queue.model,
+            patience=self.patience if job.runs_again else None,  # its client may have been told that it is done
             is_current=lambda: queue.history.num_losses == num_losses,
             on_sent=partial(self._follow, queue, job),
             end=end_turn,
@@ -281,7 +284,7 @@ class Sequencer:
             return
         had_result = job.future is None or (job.future.result is not None and not job.future.result.is_failure)
         if had_result or not isinstance(error, InputError):
-            model.lose(f"what it did could not be done again: {error}")
+            model.lose(f"what it did could not be done again: {message_of(error)}")
 
     def _follow(self, queue: Queue, job: Job, command: ModelCommand) -> None:
         """Have the state of a model saved behind a command, if that is due."""

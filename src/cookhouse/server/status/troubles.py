@@ -17,6 +17,7 @@ def troubles(status: dict[str, Any]) -> list[str]:
     return [
         *_pause(status),
         *(trouble for worker in workers for trouble in _worker(worker, is_alone=len(workers) == 1)),
+        *_waiting(status),
         *_storage(status),
         *_queues(status),
     ]
@@ -41,6 +42,13 @@ def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:
             number, which = cache["num_waiting_sequences"], cache["base_model"]
             of = "" if is_alone else f" at {worker['name']}"
             yield f"The key-value cache of {which}{of} is full, and {number} sequences wait; see --max-cache-bytes."
+
+
+def _waiting(status: dict[str, Any]) -> Iterator[str]:
+    reasons = [row["waits_for"] for row in status["models"]["listed"] if row["waits_for"] is not None]
+    if reasons:
+        number = "1 model waits" if len(reasons) == 1 else f"{len(reasons)} models wait"
+        yield f"{number} to be loaded again, and nothing is lost: {reasons[0]}. See cookhouse cluster add."
 
 
 def _storage(status: dict[str, Any]) -> Iterator[str]:
