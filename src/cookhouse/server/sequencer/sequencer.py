@@ -135,7 +135,7 @@ class Sequencer:
     def run_again(self, model: Model, make_jobs: MakeJobs, *, is_loss: bool = True) -> None:
         """Have another worker do what one did for a model since its last state; `is_loss`: it ended under a request."""
         queue = self._queue(model)
-        queue.history.num_losses += 1
+        queue.history.num_moves += 1
         queue.is_taken = False
         queue.history.forget_published()
         dropped = queue.order.drop_again()
@@ -153,6 +153,12 @@ class Sequencer:
     def history(self, model: Model) -> History:
         """What has run on a model since its last state."""
         return self._queue(model).history
+
+    def state_bytes(self, model_id: str) -> int:
+        """What the last state of a model takes on the disk; 0 where there is none yet."""
+        queue = self._queues.get(model_id)
+        state = None if queue is None else queue.history.newest()[0]
+        return 0 if state is None else state.num_bytes
 
     def length(self, model: Model) -> QueueLength:
         """What a model has waiting and running."""
@@ -229,17 +235,17 @@ class Sequencer:
         if taken.request.entry is not None:
             taken_to = queue.order.seen.taken_to
             queue.history.add(taken.request.entry, changes_model=taken.request.changes_model, taken_to=taken_to)
-        self._begin(self._run(queue, taken, queue.history.num_losses))
+        self._begin(self._run(queue, taken, queue.history.num_moves))
 
-    async def _run(self, queue: Queue, taken: Taken[Job], num_losses: int) -> None:
-        """`num_losses`: of the model, when the request was given its turn."""
+    async def _run(self, queue: Queue, taken: Taken[Job], num_moves: int) -> None:
+        """`num_moves`: of the model, when the request was given its turn."""
         job, has_turn = taken.request, True
 
         def end_turn() -> None:
             nonlocal has_turn
             if has_turn:
                 has_turn = False
-                if queue.history.num_losses == num_losses:  # else others have had their turns since
+                if queue.history.num_moves == num_moves:  # else others have had their turns since
                     queue.is_taken = False
                     self._advance(queue)
 
@@ -247,7 +253,7 @@ class Sequencer:
             self._calls,
             queue.model,
             patience=self.patience if job.runs_again else None,  # its client may have been told that it is done
-            is_current=lambda: queue.history.num_losses == num_losses,
+            is_current=lambda: queue.history.num_moves == num_moves,
             on_sent=partial(self._follow, queue, job),
             end=end_turn,
         )
@@ -256,7 +262,7 @@ class Sequencer:
             result = await job.run(turn)
         except Exception as error:
             # Else it runs again already, or ended while it did, and what it needed here may be gone since.
-            is_last = queue.history.num_losses == num_losses and not queue.is_over(job)
+            is_last = queue.history.num_moves == num_moves and not queue.is_over(job)
             if is_last or job.entry is None or queue.model.is_dropped:
                 told = _told(queue.model, error)
                 self._check_repeated(queue.model, job, told)
