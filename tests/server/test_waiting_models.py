@@ -9,10 +9,11 @@ import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import Host, hosted
 from tests.server.journal.test_restoring import SETTINGS
+from tests.server.sequencer.test_states import EVERY_STEP
 from tests.server.test_routes import Server
 from tests.waiting import wait_until
 
-from cookhouse.engine.contract import DamagedError, LoraSpec, NoMemoryError
+from cookhouse.engine.contract import DamagedError, LoraSpec, NoMemoryError, Room
 from cookhouse.server.workers.plans import plans_of
 
 FULL = NoMemoryError("an adapter takes 2.00 GiB and 1.00 GiB of memory are free")
@@ -71,7 +72,7 @@ class Pool(Server):
 
 
 @contextlib.contextmanager
-def serving(folder: Path, error: Exception | None = None) -> Iterator[Pool]:
+def serving(folder: Path, error: Exception | None = None, *, every_step: bool = False) -> Iterator[Pool]:
     engines: list[FullEngine] = []
 
     def make() -> FullEngine:
@@ -80,7 +81,7 @@ def serving(folder: Path, error: Exception | None = None) -> Iterator[Pool]:
         engines.append(engine)
         return engine
 
-    with hosted(folder, make, SETTINGS, plans=plans_of(workers=2)) as host:
+    with hosted(folder, make, EVERY_STEP if every_step else SETTINGS, plans=plans_of(workers=2)) as host:
         pool = Pool(host, engines)
         with pool.http:
             yield pool
@@ -162,3 +163,23 @@ def test_others_do_not_wait_for_it_after_a_restart(tmp_path: Path) -> None:
             engine.error = None
         assert "error" not in pool.result(later).text
         assert pool.grad_norm(model_id, 2) == expected
+
+
+def test_a_drain_that_the_others_have_no_memory_for_is_refused(tmp_path: Path) -> None:
+    """Would catch an operator who stops a tenant's training for want of memory, and is not told before."""
+    with serving(tmp_path, every_step=True) as pool:
+        model_id = pool.model(pool.session())
+        pool.step(model_id, 1)
+        wait_until(lambda: pool.host.service.sequencer.state_bytes(model_id) > 0)
+        place, _ = pool.other_engine(model_id)
+        (other,) = [one for one in pool.host.service.calls.members if one.name != place]
+        pool.host.on_loop(lambda: other.note_room(Room(free_bytes=1, base_models=())))
+        answer = pool.http.post(f"/workers/{place}/drain", json={"seconds": 0})
+        assert answer.status_code == 400
+        detail = answer.json()["detail"]
+        assert f"{place} has 1 model in training, whose states take 0.00 GiB" in detail
+        assert f"({other.name} 0.00 GiB); add a worker first" in detail
+        assert not any(one.is_leaving for one in pool.host.service.calls.members)
+        pool.host.on_loop(lambda: other.note_room(Room(free_bytes=2**30, base_models=())))
+        pool.post(f"/workers/{place}/drain", seconds=0)
+        assert pool.step(model_id, 3) > 0

@@ -189,7 +189,7 @@ class Service:
             writer=self._writer,
         )
         self.accepting = Accepting(self.intake, self.training, self.saving, self.sessions, settings)
-        self.workers = WorkerRequests(self.calls, has_journal=journal is not None)
+        self.workers = WorkerRequests(self.calls, self.sequencer.state_bytes, has_journal=journal is not None)
         self.sampling = SamplingRequests(
             base_models=self.base_models,
             calls=self.calls,

@@ -22,6 +22,7 @@ from cookhouse.engine.contract import (
     LoraSpec,
     Lost,
     Publish,
+    Room,
     Sample,
     SampledSequence,
     SampleOutput,
@@ -38,7 +39,7 @@ from cookhouse.server.workers.plans import WorkerPlan
 
 pytestmark = pytest.mark.anyio
 ACCOUNT = Account("me", "s")
-UP = Up(worker="engine", base_models=(), description="test")
+UP = Up(worker="engine", base_models=(), description="test", room=Room(free_bytes=0, base_models=()))
 
 
 class ScriptedWorker:

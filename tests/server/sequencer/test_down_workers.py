@@ -5,9 +5,20 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.server.workers.scripted import Several, create, drawn, forget, sample, settle, step
+from tests.server.workers.scripted import ACCOUNT, Several, create, drawn, forget, sample, settle, step
 
-from cookhouse.engine.contract import CanceledError, Create, Logged, NoMemoryError, Sample, SampleOutput, Step
+from cookhouse.engine.contract import (
+    CanceledError,
+    Create,
+    Fetch,
+    Logged,
+    LoraSpec,
+    NoMemoryError,
+    Room,
+    Sample,
+    SampleOutput,
+    Step,
+)
 from cookhouse.server.workers.member import Member
 
 pytestmark = pytest.mark.anyio
@@ -178,3 +189,35 @@ async def test_names_stand_in_the_log_once_there_are_several(tmp_path: Path, cap
         await settle()
     said = [text for name, _, text in caplog.record_tuples if name == "tests.worker"]
     assert said == ["low on memory", "engine: low on memory", "worker1: low on memory"]
+
+
+async def test_weights_that_do_not_fit_are_fetched_there_once(tmp_path: Path) -> None:
+    """Would catch a sampler without memory that is asked to fetch for each sample, or never again."""
+    async with Several(tmp_path, apart=(1, 2)) as several:
+        first, second = several.worker("sampler1"), several.worker("sampler2")
+        for index in range(4):
+            url = (tmp_path / f"w{index}").as_uri()
+            several.calls.note_file(fetch(f"w{index}", url))
+        for index in range(3):
+            drawing = several.calls.send(sample(f"s{index}", f"w{index}"))
+            await settle()
+            if first.ids(Fetch) and not index:
+                await first.refuse(first.ids(Fetch)[0], "full")
+                await first.refuse("s0", "full")
+            await second.done(second.ids(Fetch)[-1])
+            await second.done(f"s{index}", drawn(f"s{index}"))
+            await drawing
+        assert (len(first.ids(Fetch)), len(second.ids(Fetch))) == (1, 3)
+        first.tell(Room(free_bytes=2**31, base_models=("b",)))
+        await settle()
+        last = several.calls.send(sample("s3", "w3"))
+        await settle()
+        assert len(first.ids(Fetch)) == 2
+        await first.done("s3", drawn("s3"))
+        await last
+
+
+def fetch(snapshot_id: str, url: str) -> Fetch:
+    return Fetch(
+        command_id="", account=ACCOUNT, snapshot_id=snapshot_id, base_model="b", lora=LoraSpec(rank=4), url=url
+    )

@@ -20,6 +20,7 @@ from cookhouse.engine.contract import (
     LoraSpec,
     Lost,
     Publish,
+    Room,
     Sample,
     SampledSequence,
     SampleOutput,
@@ -35,6 +36,8 @@ from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.plans import WorkerPlan, plans_of
 
 ACCOUNT = Account("me", "s")
+ROOM = Room(free_bytes=2**30, base_models=("b",))
+"""Of each at first: the base model of all tests is loaded."""
 
 
 class ScriptedWorker:
@@ -43,7 +46,7 @@ class ScriptedWorker:
     def __init__(self, plan: WorkerPlan) -> None:
         self.commands: list[Command] = []
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self.tell(Up(worker=plan.name, base_models=(), description="test"))
+        self.tell(Up(worker=plan.name, base_models=(), description="test", room=ROOM))
 
     def tell(self, *events: Event) -> None:
         for event in events:

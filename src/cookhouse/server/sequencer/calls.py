@@ -12,6 +12,7 @@ were told already are not told twice.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cookhouse.engine.contract import (
@@ -30,7 +31,9 @@ from cookhouse.engine.contract import (
     NoMemoryError,
     Output,
     Publish,
+    Room,
     Sample,
+    SampleRequest,
     SaveSnapshot,
     Spent,
     Tokens,
@@ -44,6 +47,7 @@ from cookhouse.server.workers.creations import Creation, Creations
 from cookhouse.server.workers.leaving import Gone, leaver
 from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
+from cookhouse.server.workers.needs import Need
 from cookhouse.server.workers.news import News
 from cookhouse.server.workers.placement import Placement
 from cookhouse.server.workers.plans import Kind, WorkerPlan
@@ -75,7 +79,7 @@ class Calls:
         """
         self._make_worker = make_worker
         self._meter = meter
-        self.room = News()
+        self.room_news = News()
         """Told when a worker may have room that had none."""
         self._max_losses = max_losses
         self._on_lost = on_lost
@@ -135,7 +139,7 @@ class Calls:
                 member.snapshots.discard(snapshot_id)
                 member.evicted.discard(snapshot_id)
         if command.model_ids:
-            self.room.tell()
+            self.room_news.tell()
         for model_id in command.model_ids:
             self._shapes.pop(model_id, None)
             self._drop_waiting(self._creations.end(model_id))
@@ -255,7 +259,7 @@ class Calls:
                 self._place(call)
             for command in forgets:
                 self.forget(command)
-        self.room.tell()
+        self.room_news.tell()
 
     def _place(self, call: Call) -> None:
         """Hand a call to the worker that it is for, or have it wait."""
@@ -283,9 +287,10 @@ class Calls:
             self._shapes[model_id] = Shape(command.account, command.base_model, command.lora)
         member = self._placement.member_of(model_id)
         if member is None:
-            members = self._placement.for_model(self.members) or self.members
-            member = members[0]
+            member = self._roster.anyone
             if isinstance(command, Create | Load):
+                members = self._placement.for_model(self.members, Need.of(command)) or self.members
+                member = members[0]
                 call.makes_model = True
                 self._creations.begin(model_id, call, members)
                 self._placement.put_model(model_id, member)
@@ -310,7 +315,7 @@ class Calls:
             self._place(waiting)
 
     def _place_fetch(self, call: Call, command: Fetch) -> None:
-        member = self._placement.for_fetch(self.members) or self.members[0]
+        member = self._placement.for_fetch(self.members, Need.of(command)) or self._roster.anyone
         member.snapshots.add(command.snapshot_id)
         member.put(call)
 
@@ -318,7 +323,8 @@ class Calls:
         snapshot_id = command.request.snapshot_id
         if snapshot_id is not None and self._weights.waits(snapshot_id, call):
             return
-        member = self._placement.for_sample(self._untried(call), command.request)
+        need = self._need(command.request)
+        member = self._placement.for_sample(self._untried(call), command.request, need)
         if member is None:
             self._calls.pop(command.command_id)
             call.fail(call.refusal())
@@ -328,6 +334,16 @@ class Calls:
                 member.put(call)
         except LostError as error:
             self._lose(call, str(error))
+
+    def _need(self, request: SampleRequest) -> Need:
+        snapshot_id = request.snapshot_id
+        if snapshot_id is None:
+            return Need(request.base_model)
+        fetch = self._weights.fetch(snapshot_id)
+        if fetch is not None:
+            return Need.of(fetch)
+        shape = self._weights.shapes.get(snapshot_id)
+        return Need(request.base_model, None if shape is None else replace(shape.lora, seed=0))
 
     def _untried(self, call: Call) -> Sequence[Member]:
         """Workers that have not said that they have no memory for it. Once one has, others must be up, or about to be:
@@ -369,6 +385,9 @@ class Calls:
                     member.calls[command_id].tell(output)
             case Spent(amounts=amounts):
                 self._meter.count(amounts)
+            case Room():
+                member.note_room(event)
+                self.room_news.tell()
             case Evicted(snapshot_id=snapshot_id):
                 self._note_evicted(member, snapshot_id)
 
@@ -389,6 +408,8 @@ class Calls:
         call = member.pop(command_id)
         if call is None:
             return
+        if isinstance(error, NoMemoryError):
+            self._note_refusal(member, call.command)
         if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
             call.refusals[member.name] = str(error)
             self._place(call)
@@ -407,6 +428,15 @@ class Calls:
         self._calls.pop(command_id, None)
         self._settle(call)
         call.fail(error)
+
+    def _note_refusal(self, member: Member, command: Command) -> None:
+        """Remember what a worker has no memory for; of a sample that is the base model, if it is not loaded: what a
+        cache is too small for, others may fit.
+        """
+        if isinstance(command, Create | Load | Fetch):
+            member.note_refusal(Need.of(command))
+        elif isinstance(command, Sample) and not member.has_base_model(command.request.base_model):
+            member.note_refusal(Need(command.request.base_model))
 
     def _note_evicted(self, member: Member, snapshot_id: str) -> None:
         _log.info("weights of a sampling client were dropped: %s", snapshot_id)

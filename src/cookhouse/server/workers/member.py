@@ -10,17 +10,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from cookhouse.engine.contract import Account, Command, Done, Event, Forget, Logged, Lost, Up, Worker
+from cookhouse.engine.contract import Account, Command, Done, Event, Forget, Logged, Lost, Room, Up, Worker
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.workers.call import Call, num_tokens
 from cookhouse.server.workers.life import WorkerLife
+from cookhouse.server.workers.needs import Need
 from cookhouse.server.workers.plans import WorkerPlan
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 """Before a worker is made again after one that did nothing, and lived shorter than the longest of these; doubled each
 time."""
+_REMEMBERED_SECONDS = 60.0
+"""A refusal for want of memory: others on the machine may have freed some, of which nobody tells."""
 _END_SECONDS = 1.0
 """For one that was lost to end, which it does by itself; what then still holds its place is killed."""
 
@@ -58,6 +61,12 @@ class Member:
         """Weights that it has dropped, or could not read, and others have."""
         self.num_tokens = 0
         """Of the commands that are with it."""
+        self.room: Room | None = None
+        """As it told last; None: it is not up."""
+        self._num_bytes: dict[str, int] = {}
+        """Of base models, loaded or not, as far as it knows them."""
+        self._refused_at: dict[Need, float] = {}
+        """What it had no memory for when it was asked last, on the clock of `time.monotonic`."""
         self._make_worker = make_worker
         self._take = take
         self._on_lost = on_lost
@@ -139,6 +148,31 @@ class Member:
         self.snapshots, self.fetched, self.evicted = set(), set(), set()
         return [call for call in calls if call is not None], forgets
 
+    def has_base_model(self, name: str) -> bool:
+        """Whether a base model is loaded, as far as is known."""
+        return self.room is None or name in self.room.base_models
+
+    def lacks_room(self, need: Need) -> bool:
+        """Whether it has no memory for this, as far as is known: it has said so, and not told of any change since; or
+        the base model takes more than it has.
+        """
+        refused_at = self._refused_at.get(need)
+        if refused_at is not None and time.monotonic() - refused_at < _REMEMBERED_SECONDS:
+            return True
+        if self.room is None or self.has_base_model(need.base_model):
+            return False
+        return self._num_bytes.get(need.base_model, 0) > self.room.free_bytes
+
+    def note_refusal(self, need: Need) -> None:
+        """It has no memory for this, which it has just said."""
+        self._refused_at[need] = time.monotonic()
+
+    def note_room(self, room: Room) -> None:
+        """It has told what it has room for."""
+        if self.room is None or room.free_bytes != self.room.free_bytes:
+            self._refused_at.clear()
+        self.room = room
+
     @property
     def may_come(self) -> bool:
         """Whether it is up, or about to be: its last start has not failed."""
@@ -176,6 +210,8 @@ class Member:
                 elif isinstance(event, Up):
                     self.is_up, self._up_at = not self._is_closing, time.monotonic()
                     self.life.begin(event.description, event.node)
+                    self._num_bytes = {info.name: info.num_bytes for info in event.base_models}
+                    self.note_room(event.room)
                     self._flush()
                     return event, events[index + 1 :]
 
@@ -214,6 +250,7 @@ class Member:
         then = "it was leaving" if self.is_leaving else "another is being started"
         _log.error("%s was lost: %s; %s", self.in_words, reason, then)
         self.life.lose(reason)
+        self.room = None
         self._outgoing.clear()
         try:
             self._on_lost(self, reason)
