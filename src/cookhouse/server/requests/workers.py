@@ -71,7 +71,7 @@ class WorkerRequests:
         others = ", ".join(f"{name} {_gibibytes(num_bytes)}" for name, num_bytes in free.items())
         raise InputError(
             f"{leaving.name} has {_models(len(sizes))} in training, whose states take {_gibibytes(sum(sizes))} (the "
-            f"largest {_gibibytes(max(sizes))}), and of the others' memory too little is free ({others}); add a worker "
+            f"largest {_gibibytes(max(sizes))}), and too little of the others' memory is free ({others}); add a worker "
             "first (cookhouse cluster add), or wait until sessions have ended"
         )
 
