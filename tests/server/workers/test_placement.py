@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from tests.server.workers.conftest import MakeMembers
-from tests.server.workers.scripted import request
+from tests.server.workers.scripted import ACCOUNT, request
 
-from cookhouse.engine.contract import LoraSpec, Room
+from cookhouse.engine.contract import Fetch, LoraSpec, Room
 from cookhouse.server.workers.member import Member
 from cookhouse.server.workers.needs import Need
 from cookhouse.server.workers.placement import Placement
@@ -90,6 +90,10 @@ def test_nobody_samples_where_all_leave(make_members: MakeMembers) -> None:
     assert Placement().for_fetch(members, NEED) is None
 
 
+def fetch(lora: LoraSpec) -> Fetch:
+    return Fetch(command_id="", account=ACCOUNT, snapshot_id="", base_model="b", lora=lora, url="")
+
+
 def with_room(member: Member, free_bytes: int, *base_models: str) -> None:
     member.note_room(Room(free_bytes=free_bytes, base_models=base_models))
 
@@ -121,12 +125,13 @@ def test_what_was_refused_is_asked_of_others_until_room_has_changed(make_members
         with_room(member, 2**30, "b")
     placement = Placement()
     need, smaller = Need("b", LoraSpec(rank=32)), Need("b", LoraSpec(rank=1))
-    first.note_refusal(need)
+    first.note_refusal(fetch(LoraSpec(rank=32, seed=7)))
     asked = request("", "w", prompt=[1])
     assert placement.for_sample(members, asked, need) is second
     assert placement.for_fetch(members, need) is second
     assert placement.for_fetch(members, smaller) is first
-    assert placement.for_model(members, need) == [second, first]
+    training = Need("b", LoraSpec(rank=32), trains=True)
+    assert placement.for_model(members, training) == [first, second], "a run takes another amount"
     first.snapshots.add("w")
     assert placement.for_sample(members, asked, need) is first, "it has the weights"
     first.snapshots.clear()
@@ -139,10 +144,11 @@ def test_what_was_refused_is_asked_of_others_until_room_has_changed(make_members
 def test_a_refusal_is_forgotten_after_a_while(make_members: MakeMembers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch an idle worker that is never asked again, since memory that others free is told by nobody."""
     first, _ = make_members(workers=2)
-    first.note_refusal(NEED)
-    assert first.lacks_room(NEED)
+    need = Need("b", LoraSpec())
+    first.note_refusal(fetch(LoraSpec()))
+    assert first.lacks_room(need)
     monkeypatch.setattr("cookhouse.server.workers.member._REMEMBERED_SECONDS", 0.0)
-    assert not first.lacks_room(NEED)
+    assert not first.lacks_room(need)
 
 
 def test_a_base_model_goes_where_it_fits(make_members: MakeMembers) -> None:

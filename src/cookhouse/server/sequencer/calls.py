@@ -12,7 +12,6 @@ were told already are not told twice.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from cookhouse.engine.contract import (
@@ -30,30 +29,25 @@ from cookhouse.engine.contract import (
     ModelCommand,
     NoMemoryError,
     Output,
-    Publish,
     Room,
     Sample,
-    SampleRequest,
-    SaveSnapshot,
     Spent,
     Tokens,
     Up,
 )
-from cookhouse.errors import CookhouseError, InputError
-from cookhouse.server.refusals import LostError, error_of
+from cookhouse.errors import CookhouseError
+from cookhouse.server.refusals import error_of
+from cookhouse.server.sequencer.dispatch import Dispatch
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
-from cookhouse.server.workers.creations import Creation, Creations
+from cookhouse.server.workers.creations import Creation
 from cookhouse.server.workers.leaving import Gone, leaver
 from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
-from cookhouse.server.workers.needs import Need
 from cookhouse.server.workers.news import News
-from cookhouse.server.workers.placement import Placement
 from cookhouse.server.workers.plans import Kind, WorkerPlan
 from cookhouse.server.workers.roster import Roster
-from cookhouse.server.workers.transfers import Transfers
-from cookhouse.server.workers.weights import Shape, Weights
+from cookhouse.server.workers.weights import Weights
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
@@ -85,14 +79,12 @@ class Calls:
         self._on_lost = on_lost
         self._roster = Roster(plans, self._member, self._remove)
         self.members = self._roster.members
-        self._placement = Placement()
-        self._creations = Creations()
-        self._weights = Weights(None if folder is None else Moves(folder / _MOVES, max_file_bytes))
-        self._transfers = Transfers(self._weights, self.members, self.ask, self._go_on, self.sampled)
-        self._shapes: dict[str, Shape] = {}
-        """Of models."""
         self._calls: dict[str, Call] = {}
         """All that have no answer, also those that are with no worker yet."""
+        self._weights = Weights(None if folder is None else Moves(folder / _MOVES, max_file_bytes))
+        self._dispatch = Dispatch(self._roster, self._weights, self._calls, ask=self.ask, sampled=self.sampled)
+        self._placement, self._creations = self._dispatch.placement, self._dispatch.creations
+        self._transfers, self._shapes = self._dispatch.transfers, self._dispatch.shapes
 
     @property
     def is_up(self) -> bool:
@@ -118,7 +110,7 @@ class Calls:
         self._calls[command.command_id] = call
         waiting = self._weights.note_file(command) if isinstance(command, Fetch) else ()
         for each in (call, *waiting):
-            self._place(each)
+            self._dispatch.place(each)
         return answer
 
     def ask(self, member: Member, command: Command) -> asyncio.Future[Output]:
@@ -154,7 +146,7 @@ class Calls:
     def note_file(self, fetch: Fetch) -> None:
         """Take note of a file that a worker without these weights can read them from; nobody publishes them again."""
         for call in self._weights.note_file(fetch):
-            self._place(call)
+            self._dispatch.place(call)
 
     def forget_file(self, snapshot_id: str) -> None:
         """A file of weights that no sample under way reads is going to be deleted."""
@@ -168,8 +160,7 @@ class Calls:
 
     def holds(self, snapshot_id: str) -> bool:
         """Whether weights are with a worker, or in a file."""
-        in_file = self._weights.fetch(snapshot_id) is not None
-        return in_file or any(snapshot_id in member.snapshots for member in self.members)
+        return self._dispatch.holds(snapshot_id)
 
     def sampled(self) -> Collection[str]:
         """Weights that samples under way read."""
@@ -188,7 +179,7 @@ class Calls:
     def give_up(self, snapshot_id: str) -> None:
         """Weights will not be published again; what waits for them fails."""
         for call in self._weights.come(snapshot_id):
-            self._lose(call, "the weights of this sampling client are gone")
+            self._dispatch.lose(call, "the weights of this sampling client are gone")
 
     def add(self, kind: Kind | None = None) -> WorkerPlan:
         """Start one more worker, which is given work once it is up. Raises as `next_plan`."""
@@ -256,118 +247,10 @@ class Calls:
             self._placement.forget(member)
             behind = [call for model_id in model_ids for call in self._creations.end(model_id)]
             for call in (*calls, *behind):
-                self._place(call)
+                self._dispatch.place(call)
             for command in forgets:
                 self.forget(command)
         self.room_news.tell()
-
-    def _place(self, call: Call) -> None:
-        """Hand a call to the worker that it is for, or have it wait."""
-        command = call.command
-        if command.command_id not in self._calls:  # canceled while it waited
-            return
-        match command:
-            case ModelCommand():
-                self._place_in_model(call, command)
-            case Sample():
-                self._place_sample(call, command)
-            case Fetch():
-                self._place_fetch(call, command)
-            case SaveSnapshot():
-                if not self._creations.wait_for_weights(command.snapshot_id, call):
-                    (self._weights.holder(command.snapshot_id, self.members) or self._roster.anyone).put(call)
-            case _:
-                self._roster.anyone.put(call)
-
-    def _place_in_model(self, call: Call, command: ModelCommand) -> None:
-        model_id = command.model_id
-        if self._creations.wait(model_id, call):
-            return
-        if isinstance(command, Create | Load):
-            self._shapes[model_id] = Shape(command.account, command.base_model, command.lora)
-        member = self._placement.member_of(model_id)
-        if member is None:
-            member = self._roster.anyone
-            if isinstance(command, Create | Load):
-                members = self._placement.for_model(self.members, Need.of(command)) or self.members
-                member = members[0]
-                call.makes_model = True
-                self._creations.begin(model_id, call, members)
-                self._placement.put_model(model_id, member)
-        if isinstance(command, Publish):
-            self._publish(member, call, command)
-        else:
-            member.put(call)
-
-    def _publish(self, member: Member, call: Call, command: Publish) -> None:
-        snapshot_id = command.snapshot_id
-        if command.model_id in self._shapes:
-            self._weights.note_published(snapshot_id, self._shapes[command.model_id], member, command.model_id)
-        if snapshot_id in member.snapshots:
-            # A replay, at a worker that fetched these weights from the one that was lost.
-            self._calls.pop(command.command_id)
-            call.finish(None)
-        else:
-            member.snapshots.add(snapshot_id)
-            member.fetched.discard(snapshot_id)
-            member.put(call)
-        for waiting in self._weights.come(snapshot_id):
-            self._place(waiting)
-
-    def _place_fetch(self, call: Call, command: Fetch) -> None:
-        member = self._placement.for_fetch(self.members, Need.of(command)) or self._roster.anyone
-        member.snapshots.add(command.snapshot_id)
-        member.put(call)
-
-    def _place_sample(self, call: Call, command: Sample) -> None:
-        snapshot_id = command.request.snapshot_id
-        if snapshot_id is not None and self._weights.waits(snapshot_id, call):
-            return
-        need = self._need(command.request)
-        member = self._placement.for_sample(self._untried(call), command.request, need)
-        if member is None:
-            self._calls.pop(command.command_id)
-            call.fail(call.refusal())
-            return
-        try:
-            if snapshot_id is None or self._transfers.bring(snapshot_id, member, call):
-                member.put(call)
-        except LostError as error:
-            self._lose(call, str(error))
-
-    def _need(self, request: SampleRequest) -> Need:
-        snapshot_id = request.snapshot_id
-        if snapshot_id is None:
-            return Need(request.base_model)
-        fetch = self._weights.fetch(snapshot_id)
-        if fetch is not None:
-            return Need.of(fetch)
-        shape = self._weights.shapes.get(snapshot_id)
-        return Need(request.base_model, None if shape is None else replace(shape.lora, seed=0))
-
-    def _untried(self, call: Call) -> Sequence[Member]:
-        """Workers that have not said that they have no memory for it. Once one has, others must be up, or about to be:
-        a refusal with figures is worth more than a wait without an end.
-        """
-        if not call.refusals:
-            return self.members
-        return [member for member in self.members if member.name not in call.refusals and member.may_come]
-
-    def _go_on(self, call: Call, error: BaseException | None) -> None:
-        """Weights that a sample waited for were written, or could not be."""
-        command = call.command
-        assert isinstance(command, Sample)
-        snapshot_id = command.request.snapshot_id or ""
-        if error is None or (isinstance(error, LostError | InputError) and self._can_come(snapshot_id)):
-            self._place(call)
-        elif isinstance(error, LostError | InputError):
-            self._lose(call, f"the weights of this sampling client are gone: {error}")
-        elif self._calls.pop(command.command_id, None) is not None:
-            assert isinstance(error, Exception)
-            call.fail(error)
-
-    def _can_come(self, snapshot_id: str) -> bool:
-        return self._weights.waits(snapshot_id) or self.holds(snapshot_id)
 
     def _take(self, member: Member, event: Event) -> None:
         match event:
@@ -402,17 +285,17 @@ class Calls:
         if not isinstance(call.command, Create | Load):
             return
         for behind in self._creations.end(call.command.model_id):
-            self._place(behind)
+            self._dispatch.place(behind)
 
     def _fail(self, member: Member, command_id: str, error: CookhouseError) -> None:
         call = member.pop(command_id)
         if call is None:
             return
         if isinstance(error, NoMemoryError):
-            self._note_refusal(member, call.command)
+            member.note_refusal(call.command)
         if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
             call.refusals[member.name] = str(error)
-            self._place(call)
+            self._dispatch.place(call)
             return
         if isinstance(call.command, Create | Load):
             then = self._creations.next(call.command.model_id, member, error)
@@ -428,15 +311,6 @@ class Calls:
         self._calls.pop(command_id, None)
         self._settle(call)
         call.fail(error)
-
-    def _note_refusal(self, member: Member, command: Command) -> None:
-        """Remember what a worker has no memory for; of a sample that is the base model, if it is not loaded: what a
-        cache is too small for, others may fit.
-        """
-        if isinstance(command, Create | Load | Fetch):
-            member.note_refusal(Need.of(command))
-        elif isinstance(command, Sample) and not member.has_base_model(command.request.base_model):
-            member.note_refusal(Need(command.request.base_model))
 
     def _note_evicted(self, member: Member, snapshot_id: str) -> None:
         _log.info("weights of a sampling client were dropped: %s", snapshot_id)
@@ -473,10 +347,10 @@ class Calls:
         for call in left:
             (again if self._can_be_repeated(call) else over).append(call)
         for call in (*over, *behind):
-            self._lose(call, f"the engine was lost: {gone.reason}")
+            self._dispatch.lose(call, f"the engine was lost: {gone.reason}")
         for call in sorted(again, key=lambda call: isinstance(call.command, Sample)):
             call.num_to_skip = call.num_told
-            self._place(call)
+            self._dispatch.place(call)
 
     def _can_be_repeated(self, call: Call) -> bool:
         """Whether another worker answers it as this one would: what it needs is in files, or in a base model."""
@@ -484,12 +358,8 @@ class Calls:
         if call.num_losses >= self._max_losses:
             return False
         if isinstance(command, Sample):
-            return command.request.snapshot_id is None or self._can_come(command.request.snapshot_id)
+            return command.request.snapshot_id is None or self._dispatch.can_come(command.request.snapshot_id)
         return isinstance(command, Fetch)
-
-    def _lose(self, call: Call, words: str) -> None:
-        if self._calls.pop(call.command.command_id, None) is not None:
-            call.fail(LostError(words))
 
     def _drop_waiting(self, calls: Sequence[Call]) -> None:
         """Cancel those that no worker has."""

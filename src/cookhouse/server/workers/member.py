@@ -10,7 +10,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from cookhouse.engine.contract import Account, Command, Done, Event, Forget, Logged, Lost, Room, Up, Worker
+from cookhouse.engine.contract import (
+    Account,
+    Command,
+    Create,
+    Done,
+    Event,
+    Fetch,
+    Forget,
+    Load,
+    Logged,
+    Lost,
+    Room,
+    Sample,
+    Up,
+    Worker,
+)
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.workers.call import Call, num_tokens
@@ -163,9 +178,14 @@ class Member:
             return False
         return self._num_bytes.get(need.base_model, 0) > self.room.free_bytes
 
-    def note_refusal(self, need: Need) -> None:
-        """It has no memory for this, which it has just said."""
-        self._refused_at[need] = time.monotonic()
+    def note_refusal(self, command: Command) -> None:
+        """It has no memory for a command, which it has just said. Of a sample that is the base model, if it is not
+        loaded: where a cache is too small for one, others may fit.
+        """
+        if isinstance(command, Create | Load | Fetch):
+            self._refused_at[Need.of(command)] = time.monotonic()
+        elif isinstance(command, Sample) and not self.has_base_model(command.request.base_model):
+            self._refused_at[Need(command.request.base_model)] = time.monotonic()
 
     def note_room(self, room: Room) -> None:
         """It has told what it has room for."""
