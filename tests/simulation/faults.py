@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -95,9 +96,9 @@ class FussyEngine(SimulatedEngine):
         self._look_at = faults.look_at
         self._look_for_room = faults.look_for_room
 
-    def load_state(self, *names: Any, **parts: bool) -> None:
+    def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, **parts: Any) -> None:
         self._look_for_room()
-        super().load_state(*names, **parts)
+        super().load_state(model_id, base_model, lora, folder, **parts)
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         self._look_for_room()
