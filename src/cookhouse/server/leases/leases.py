@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cookhouse.server.leases.folder import check_shared_folder
 from cookhouse.server.leases.keeper import BEAT_SECONDS, Keeper
 from cookhouse.server.leases.members import Holder, Member, Members
+from cookhouse.server.leases.profile import Profile
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.store.store import Store
@@ -39,7 +41,11 @@ class Leases:
     def __init__(self, store: Store, *, url: str, folder: Path, on_lost: Callable[[], None]) -> None:
         """`url`: where other servers reach this one. `folder`: of checkpoints and journal, which all of them see.
         `on_lost` is called, in any thread, when another server has taken this one for dead.
+
+        Raises:
+            InputError: the folder is not that of the other servers, or cannot be used.
         """
+        check_shared_folder(folder, store.database)
         self.members = Members(store, url)
         self.folder = folder
         self.secret = self.members.secret("links", secrets.token_bytes(32))
@@ -64,16 +70,21 @@ class Leases:
         """Whether what is in this server's memory counts: no other can have taken its sessions over."""
         return self._keeper is not None and self._keeper.is_current and not self.has_left
 
-    async def join(self, sessions: Sessions, take_over: TakeOver) -> None:
+    async def check_profile(self, profile: Profile) -> None:
+        """`join` would refuse what this refuses."""
+        await asyncio.to_thread(self.members.check, profile)
+
+    async def join(self, sessions: Sessions, take_over: TakeOver, profile: Profile) -> None:
         """Be one of the servers. `take_over` is for what nobody holds, once that may be claimed.
 
         Raises:
+            InputError: the profile does not go with that of the others.
             StorageError: the database cannot be written.
         """
         self._sessions, self._take_over = sessions, take_over
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         self.members.on_lost = self._lose
-        await asyncio.to_thread(self.members.join)
+        await asyncio.to_thread(self.members.join, profile)
         keeper = self._keeper = Keeper(
             self.members,
             on_claimed=lambda claimed: self._call(self._claimed, claimed),

@@ -10,11 +10,12 @@ row until the transaction ends.
 import uuid
 import zlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from cookhouse.server.leases.profile import Profile, check_places
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
@@ -48,6 +49,9 @@ class Holder:
     is_leaving: bool = False
 
 
+_SAYS_NOTHING = Profile()
+
+
 def _nothing() -> None:
     pass
 
@@ -64,10 +68,17 @@ class Members:
         self._unsure: Sequence[str] = ()
         """Sessions of a claim that failed: nobody knows what became of it."""
 
-    def join(self) -> None:
-        """Be one of them. From now on all that this process writes is fenced."""
-        me = {"server_id": self.server_id, "url": self._url, "is_leaving": False}
+    def check(self, profile: Profile) -> None:
+        """Raises InputError: this server keeps things elsewhere than those that are heard of."""
+        with self._database.reading() as session:
+            check_places(profile, _profiles(session.connection()))
+
+    def join(self, profile: Profile = _SAYS_NOTHING) -> None:
+        """Be one of them. From now on all that this process writes is fenced. Raises as `check`."""
+        me = {"server_id": self.server_id, "url": self._url, "is_leaving": False, **asdict(profile)}
         with self._database.transaction() as connection:
+            self._database.backend.lock_starts(connection)
+            check_places(profile, _profiles(connection))
             connection.execute(sa.insert(ServerRecord).values(**me, heard_at=_NOW))
         self._database.fence = self.fence
 
@@ -208,3 +219,13 @@ class Members:
 
     def is_alone(self) -> bool:
         return [member.server_id for member in self.living()] == [self.server_id]
+
+
+def _profiles(connection: sa.Connection) -> Sequence[tuple[str, Profile]]:
+    """Of the servers that are heard of, with their URLs."""
+    columns = ServerRecord.url, ServerRecord.journal, ServerRecord.checkpoints, ServerRecord.base_models
+    heard = sa.select(*columns).where(ServerRecord.heard_at > _NOW - SILENT_SECONDS)
+    return [
+        (row.url, Profile(journal=row.journal, checkpoints=row.checkpoints, base_models=row.base_models))
+        for row in connection.execute(heard)
+    ]
