@@ -55,7 +55,7 @@ def test_another_service_s_folder_is_refused(store: Store, postgresql: Cluster, 
         start(store, tmp_path / "own")
 
 
-def test_a_start_that_was_killed_is_begun_again(store: Store, postgresql: Cluster, tmp_path: Path) -> None:
+def test_a_start_that_was_killed_is_begun_again(store: Store, tmp_path: Path) -> None:
     """Would catch a first start that leaves half of it behind, and a folder that is refused for good."""
     start(store, tmp_path / "shared")
     with store.database.writing() as session:
@@ -72,7 +72,7 @@ def test_what_a_server_alone_has_called_itself_stays(store: Store, tmp_path: Pat
 
 def test_a_folder_that_cannot_be_used_is_named(store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="the shared folder .*/file/shared cannot be used: Not a directory"):
+    with pytest.raises(InputError, match=r"the shared folder .*/file/shared cannot be used: Not a directory"):
         start(store, tmp_path / "file" / "shared")
     with connected(str(store.database.backend.readers.url.render_as_string(hide_password=False))) as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM service").scalar() == 0

@@ -21,7 +21,6 @@ from cookhouse.server.store import postgresql as module
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
 
-
 NO_PROFILE = Profile()
 
 

@@ -1,4 +1,4 @@
-"""The folder that the servers of a service share: it has the service's id in a file, and the database knows that it does.
+"""The folder that the servers of a service share: a file there has the service's id, and the database knows of it.
 
 One that is not mounted is empty, or not there: a server over it would find nothing of the sessions that it takes over.
 """

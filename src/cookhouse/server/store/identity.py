@@ -1,4 +1,4 @@
-"""Whose a folder or a bucket is: the id of a service, drawn once and kept in its database, of which a copy has the same."""
+"""Whose a folder or a bucket is: the id of a service, drawn once and kept in its database, whose copy has the same."""
 
 import uuid
 
