@@ -268,7 +268,7 @@ class Service:
         self._forwarding = Forwarding(leases.server_id)
         self.placing = Placing(leases, self._forwarding, self.futures, hold_seconds=self.settings.long_poll_seconds)
         self.draining.send_on = self.placing.to_another
-        await leases.join(self.sessions, self._take_over, self._profile())
+        await leases.join(self.sessions, self._take_over, self._profile(), self._forwarding.ask)
         await asyncio.to_thread(self.checkpoints.tidy, leases.members.is_alone)
         await self._restoring.sweep_shared(leases.members.is_alone)
         leases.begin_claiming()  # not before: what a restored model is just writing has no row yet
@@ -366,6 +366,8 @@ class Service:
                 await self.commit.close()
             except LeaseLostError as error:  # whoever holds the sessions has written what counts
                 _log.info("%s", error)
+        if self.leases is not None:
+            self.leases.stop_asking()
         if self._forwarding is not None:
             await self._forwarding.close()
         await asyncio.to_thread(self.shut_down)

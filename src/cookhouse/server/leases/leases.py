@@ -15,6 +15,7 @@ from pathlib import Path
 from cookhouse.server.leases.folder import check_shared_folder
 from cookhouse.server.leases.keeper import BEAT_SECONDS, Keeper
 from cookhouse.server.leases.members import Holder, Member, Members
+from cookhouse.server.leases.peers import Ask, Peers
 from cookhouse.server.leases.profile import Profile
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.sessions.sessions import Sessions
@@ -28,6 +29,9 @@ _RETRY_SECONDS = 0.5
 
 _FAILED_SECONDS = 10.0
 """After which it is tried again to bring a session back that could not be."""
+
+_QUIET_SECONDS = 2 * BEAT_SECONDS
+"""A server unheard of for so long may have ended."""
 
 TakeOver = Callable[[Collection[str]], Awaitable[Collection[str]]]
 """Brings sessions back from the journal, and returns those that could not be; raises StorageError, with nothing done,
@@ -54,6 +58,7 @@ class Leases:
         self._on_lost = on_lost
         self._sessions: Sessions
         self._take_over: TakeOver
+        self._peers: Peers
         self._loop: asyncio.AbstractEventLoop
         self._keeper: Keeper | None = None
         self._coming: set[str] = set()
@@ -74,7 +79,7 @@ class Leases:
         """`join` would refuse what this refuses."""
         await asyncio.to_thread(self.members.check, profile)
 
-    async def join(self, sessions: Sessions, take_over: TakeOver, profile: Profile) -> None:
+    async def join(self, sessions: Sessions, take_over: TakeOver, profile: Profile, ask: Ask) -> None:
         """Be one of the servers. `take_over` is for what nobody holds, once that may be claimed.
 
         Raises:
@@ -82,13 +87,14 @@ class Leases:
             StorageError: the database cannot be written.
         """
         self._sessions, self._take_over = sessions, take_over
+        self._peers = Peers(self.server_id, ask)
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         self.members.on_lost = self._lose
         await asyncio.to_thread(self.members.join, profile)
         keeper = self._keeper = Keeper(
             self.members,
             on_claimed=lambda claimed: self._call(self._claimed, claimed),
-            on_change=lambda: self._call(self._forget_known),
+            on_change=lambda: self._call(self._note_change),
             on_lost=self._lose,
         )
         self._database.on_record = keeper.write_soon
@@ -105,9 +111,13 @@ class Leases:
         return 0 if self._keeper is None else len(self._keeper.living)
 
     def others(self) -> Sequence[Member]:
-        """Servers that take new work, but for this one."""
+        """Servers that take new work and answer, but for this one."""
         living = () if self._keeper is None else self._keeper.living
-        return [member for member in living if member.server_id != self.server_id and not member.is_leaving]
+        return [
+            member
+            for member in living
+            if not member.is_leaving and member.silent_seconds <= _QUIET_SECONDS and self._peers.answers(member)
+        ]
 
     def lives(self, holder: Holder) -> bool:
         """Whether a server has not been dropped, as of the last beat."""
@@ -163,6 +173,11 @@ class Leases:
         except StorageError as error:
             _log.warning("sessions were not handed over, and are taken over in a few seconds: %s", error)
 
+    def stop_asking(self) -> None:
+        """Ask the other servers nothing more."""
+        if self._keeper is not None:
+            self._peers.close()
+
     def _lose(self) -> None:
         """In any thread."""
         if not self.has_left:
@@ -210,6 +225,11 @@ class Leases:
                 await asyncio.sleep(_FAILED_SECONDS)
         self._coming.difference_update(left)
         self._forget_known()
+
+    def _note_change(self) -> None:
+        self._forget_known()
+        if self._keeper is not None and not self.has_left:
+            self._peers.look(self._keeper.living)
 
     def _forget_known(self) -> None:
         self._known.clear()
