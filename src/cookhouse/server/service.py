@@ -269,6 +269,7 @@ class Service:
         self.placing = Placing(leases, self._forwarding, self.futures, hold_seconds=self.settings.long_poll_seconds)
         self.draining.send_on = self.placing.to_another
         await leases.join(self.sessions, self._take_over, self._profile(), self._forwarding.ask)
+        await leases.settle()
         await asyncio.to_thread(self.checkpoints.tidy, leases.members.is_alone)
         await self._restoring.sweep_shared(leases.members.is_alone)
         leases.begin_claiming()  # not before: what a restored model is just writing has no row yet

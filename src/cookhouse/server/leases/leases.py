@@ -24,6 +24,7 @@ from cookhouse.server.store.store import Store
 _log = logging.getLogger(__name__)
 _KNOWN_SECONDS = 1.0
 """How long it is remembered who holds a session."""
+_LOOK_SECONDS = 0.2
 _MAX_KNOWN = 10_000
 _RETRY_SECONDS = 0.5
 
@@ -99,6 +100,17 @@ class Leases:
         )
         self._database.on_record = keeper.write_soon
         keeper.start()
+
+    async def settle(self) -> None:
+        """Wait until it is known whether other servers live: one that died is dropped after some seconds, and until
+        then looks like any other. Raises StorageError.
+        """
+        first = await asyncio.to_thread(self.members.heard)
+        left = first
+        # One that has beaten since lives, and so does one that has come.
+        while left and left.items() <= first.items():
+            await asyncio.sleep(_LOOK_SECONDS)
+            left = await asyncio.to_thread(self.members.heard)
 
     def begin_claiming(self) -> None:
         """Take over what nobody holds, now and later. Before that this server writes nothing of any session."""

@@ -9,7 +9,7 @@ row until the transaction ends.
 
 import uuid
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
@@ -107,6 +107,13 @@ class Members:
         with self._database.reading() as session:
             rows = session.execute(query.order_by(ServerRecord.server_id)).mappings()
             return [Member(**row) for row in rows]
+
+    def heard(self) -> Mapping[str, float]:
+        """When each of the others was heard of, by the database's clock."""
+        query = sa.select(ServerRecord.server_id, ServerRecord.heard_at)
+        with self._database.reading() as session:
+            rows = session.execute(query.where(ServerRecord.server_id != self.server_id))
+            return {row.server_id: row.heard_at for row in rows}
 
     def counted(self) -> Sequence[Member]:
         """The same, with how many sessions each holds."""
