@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -121,6 +121,11 @@ class Leases:
     def num_living(self) -> int:
         """Servers that are heard of, as of the last beat."""
         return 0 if self._keeper is None else len(self._keeper.living)
+
+    @property
+    def unserved(self) -> Mapping[str, Collection[str]]:
+        """Base models of sessions that no server can take over, by session."""
+        return self.members.serving.unserved
 
     def others(self) -> Sequence[Member]:
         """Servers that take new work and answer, but for this one."""

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from cookhouse.server.leases.profile import Profile, check_places
+from cookhouse.server.leases.serving import Serving
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
@@ -65,6 +66,7 @@ class Members:
         self._database = store.database
         self.on_lost: Callable[[], None] = _nothing
         """Called, in any thread, where a transaction finds that this server is none of them any more."""
+        self.serving = Serving()
         self._unsure: Sequence[str] = ()
         """Sessions of a claim that failed: nobody knows what became of it."""
 
@@ -147,11 +149,9 @@ class Members:
         with self._database.transaction(_BUSY_SECONDS) as connection:
             mine = sa.select(SessionRecord.session_id).where(SessionRecord.server_id == self.server_id)
             taken = set(connection.scalars(mine.where(SessionRecord.session_id.in_(self._unsure))))
-            part = [
-                row
-                for row in connection.execute(free)
-                if takers[zlib.crc32(row.session_id.encode()) % len(takers)] == self.server_id
-            ]
+            found = connection.execute(free).all()
+            able = self.serving.able(connection, [row.session_id for row in found], takers)
+            part = [row for row in found if _whose(row.session_id, able[row.session_id]) == self.server_id]
             self._unsure = [*taken, *(row.session_id for row in part)]
             taken |= {row.session_id for row in part if self._take(connection, row.session_id, row.server_id)}
         self._unsure = ()
@@ -226,6 +226,10 @@ class Members:
 
     def is_alone(self) -> bool:
         return [member.server_id for member in self.living()] == [self.server_id]
+
+
+def _whose(session_id: str, takers: Sequence[str]) -> str | None:
+    return takers[zlib.crc32(session_id.encode()) % len(takers)] if takers else None
 
 
 def _profiles(connection: sa.Connection) -> Sequence[tuple[str, Profile]]:
