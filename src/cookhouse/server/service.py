@@ -157,6 +157,7 @@ class Service:
             self.held,
             commit=self.commit,
             states=None if journal is None else journal.states,
+            is_shared=leases is not None,
         )
         self.samples = Samples(self.futures, settings, self.calls, self.held)
         self.session_life = SessionLife(
