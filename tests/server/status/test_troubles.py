@@ -10,7 +10,7 @@ MODEL = {"model_id": "s:train:0", "tenant": "0badcafe", "base_model": "b", "olde
 def status(*, models: list[dict[str, Any]], samples: list[dict[str, Any]]) -> dict[str, Any]:
     """Of a server without any other trouble."""
     return {
-        "server": {"pause": None, "held_bytes": 0, "max_held_bytes": 1},
+        "server": {"pause": None, "unserved": None, "held_bytes": 0, "max_held_bytes": 1},
         "workers": [],
         "journal": None,
         "disk": {"problem": None, "free_bytes": None},

@@ -53,14 +53,16 @@ class Sequencer:
         *,
         commit: GroupCommit | None = None,
         states: States | None = None,
+        is_shared: bool = False,
     ) -> None:
-        """`commit` and `states` None: there is no journal."""
+        """`commit` and `states` None: there is no journal. `is_shared`: other servers may take the models over."""
         self._futures = futures
         self._settings = settings
         self._calls = calls
         self.patience = Patience(calls)
         self._commit = commit
         self._states = states
+        self._is_shared = is_shared
         self._queues: dict[str, Queue] = {}
         self._held = held
         self._pending_bytes: Counter[str] = Counter()
@@ -299,7 +301,8 @@ class Sequencer:
 
     async def _fail_job(self, queue: Queue, job: Job, error: Exception) -> None:
         """Give a job's future the error. It is on the disk before it is told, since a replay might not fail. Where the
-        store cannot be written for long it is before the next request that is accepted.
+        store cannot be written for long it is before the next request that is accepted; where another server may take
+        the model over meanwhile, it is told only then.
         """
         tell_failure(error)
         result = Result.of_error(error)
@@ -313,9 +316,9 @@ class Sequencer:
             job.future.is_stored = True
             finish = FinishEntry(answer_of(job.future, result))
             try:
-                await self._commit.commit(finish)
+                await (self._commit.keep(finish) if self._is_shared else self._commit.commit(finish))
             except StorageError:
-                if self._is_closed:
+                if self._is_closed or self._is_shared:
                     return
                 self._commit.later(finish)
         if job.future is not None:

@@ -16,6 +16,7 @@ def troubles(status: dict[str, Any]) -> list[str]:
     workers = status["workers"]
     return [
         *_pause(status),
+        *_unserved(status),
         *(trouble for worker in workers for trouble in _worker(worker, is_alone=len(workers) == 1)),
         *_waiting(status),
         *_storage(status),
@@ -26,6 +27,12 @@ def troubles(status: dict[str, Any]) -> list[str]:
 def _pause(status: dict[str, Any]) -> Iterator[str]:
     if (pause := status["server"]["pause"]) is not None:
         yield f"The server accepts no requests: {pause}."
+
+
+def _unserved(status: dict[str, Any]) -> Iterator[str]:
+    if (unserved := status["server"]["unserved"]) is not None:
+        number, names = unserved["num_sessions"], ", ".join(unserved["base_models"])
+        yield f"{number} sessions wait for a server that offers {names}: no single one of those that run does."
 
 
 def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:
