@@ -1,6 +1,8 @@
 """What a driver asks Ray for, without a cluster."""
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
 
 with_ray = [pytest.mark.ray, pytest.mark.usefixtures("ray_is_here")]
 CLUSTER = "cookhouse.engine.transports.ray.cluster"
+
+
+class FakeNode:
+    def __init__(self, done: list[str], address: str) -> None:
+        self._done = done
+        done.append(f"node of {address}")
+
+    def end(self) -> None:
+        self._done.append("ended")
 
 
 class FakeRay:
@@ -56,10 +67,18 @@ class FakeRay:
         return wait
 
 
-def joined(num_workers: int, address: str = LOCAL) -> "Cluster":
+def joined(num_workers: int, bundles: dict[str, Any] | None = None, address: str = LOCAL) -> "Cluster":
+    """`bundles` are those that an earlier one has chosen, and get those that this one does."""
     from cookhouse.engine.transports.ray.cluster import Cluster
 
-    return Cluster(address, Needs(num_cpus=None, num_gpus=None, memory_bytes=None, num_workers=num_workers))
+    kept = {} if bundles is None else bundles
+    needs = Needs(num_cpus=None, num_gpus=None, memory_bytes=None, num_workers=num_workers)
+    return Cluster(address, needs, dict(kept), kept.__setitem__)
+
+
+def placed(cluster: "Cluster", *indices: int) -> list[dict[str, float]]:
+    """What workers take, by number."""
+    return [cluster.place(f"worker{index}", index)[1] for index in indices]
 
 
 class TestPlaces:
@@ -73,28 +92,75 @@ class TestPlaces:
         joined(1)
         assert ray.options["num_cpus"] == 3
 
+    def test_a_machine_that_is_no_node_becomes_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch a server that never comes back after the head: the node of its machine ends with that."""
+        FakeRay(monkeypatch, 3)
+        done: list[str] = []
+        monkeypatch.setattr("ray.shutdown", lambda: done.append("left"))
+        monkeypatch.setattr(f"{CLUSTER}.check_address", lambda _: None)
+        for is_node, expected in ((True, ["left"]), (False, ["node of head:6379", "left", "ended"])):
+            monkeypatch.setattr(f"{CLUSTER}.is_node", lambda _, is_node=is_node: is_node)
+            monkeypatch.setattr(f"{CLUSTER}.OwnNode", partial(FakeNode, done))
+            done.clear()
+            joined(1, address="head:6379").leave()
+            assert done == expected
+
+    def test_a_cluster_of_its_own_leaves_no_files(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch a disk that fills up with Ray's logs and sockets, a folder with each start."""
+        ray = FakeRay(monkeypatch, 3)
+        monkeypatch.setattr("ray.shutdown", lambda: None)
+        cluster = joined(1)
+        folder = Path(ray.options["_temp_dir"])
+        assert folder.is_dir()
+        cluster.leave()
+        assert not folder.exists()
+
     def test_the_share_stays_where_a_node_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Would catch a worker in place of a lost one that wants another number of cores than the others have."""
         ray = FakeRay(monkeypatch, 6, 6)
         cluster = joined(3)
-        assert [cluster.place(index)[1] for index in range(3)] == [{"CPU": 3}] * 3
+        assert placed(cluster, 0, 1, 2) == [{"CPU": 3}] * 3
         ray.cpus, ray.free = [6], [3]
-        assert cluster.place(2)[1] == {"CPU": 3}
+        assert placed(cluster, 2) == [{"CPU": 3}]
+
+    def test_the_share_stays_in_the_next_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch workers of another size after a head that came back before its nodes did."""
+        ray = FakeRay(monkeypatch, 6, 6)
+        bundles: dict[str, Any] = {}
+        placed(joined(2, bundles), 0)
+        ray.cpus, ray.free = [2], [2]
+        with pytest.raises(InputError, match=r"a worker is to have 6 CPUs.*its 1 nodes have 2 CPUs"):
+            placed(joined(2, bundles), 0)
+        ray.cpus, ray.free = [2, 6], [2, 6]
+        assert placed(joined(2, bundles), 0) == [{"CPU": 6}]
 
     def test_an_added_worker_takes_what_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Would catch a worker that cannot be added to nodes of which others have a share each."""
         ray = FakeRay(monkeypatch, 4, 4)
         cluster = joined(2)
-        assert [cluster.place(index)[1] for index in range(2)] == [{"CPU": 4}] * 2
+        assert placed(cluster, 0, 1) == [{"CPU": 4}] * 2
         ray.cpus, ray.free = [4, 4, 1, 1], [0, 0, 1, 1]
-        assert cluster.place(2)[1] == {"CPU": 1}
+        assert placed(cluster, 2) == [{"CPU": 1}]
+
+    def test_an_added_worker_keeps_what_it_took(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch one that computes in fewer threads, and so other numbers, after it was lost."""
+        ray = FakeRay(monkeypatch, 4, 4)
+        bundles: dict[str, Any] = {}
+        cluster = joined(1, bundles)
+        assert placed(cluster, 0, 1) == [{"CPU": 4}] * 2
+        ray.free = [0, 2]
+        monkeypatch.setattr(f"{CLUSTER}._PLACE_SECONDS", 0.0)
+        for each in (cluster, joined(1, bundles)):
+            with pytest.raises(InputError, match="a worker is to have 4 CPUs"):
+                placed(each, 1)
+        assert placed(cluster, 2) == [{"CPU": 2}]
 
     def test_where_nothing_is_free_a_worker_is_not_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
         FakeRay(monkeypatch, 4)
         cluster = joined(1)
-        cluster.place(0)
+        placed(cluster, 0)
         with pytest.raises(InputError, match=r"a worker that is added takes 1 CPUs, 0 GPUs at least.*drain a worker"):
-            cluster.place(1)
+            placed(cluster, 1)
 
     def test_a_node_that_is_gone_since_is_nobody_s_bug(self, monkeypatch: pytest.MonkeyPatch) -> None:
         FakeRay(monkeypatch, 4)
@@ -105,10 +171,10 @@ class TestPlaces:
 def test_why_there_is_no_cluster_is_said_of_the_one_that_was_asked_for() -> None:
     """Would catch an operator who is sent to a head, where the cluster is to be of this machine."""
     local = why_not_joined(LOCAL, "no\nspace left")
-    assert local.startswith("Ray cannot start a cluster of this machine: no space left; see that /tmp/ray")
+    assert local.startswith("Ray cannot start a cluster of this machine: no space left; see that the folder")
     assert why_too_late(LOCAL, 120.0).startswith(
         "Ray cannot start a cluster of this machine: it took longer than 120 s"
     )
     assert "give HOST:PORT of a head (Could not find" in why_not_joined(RUNNING, "Could not find any running instance")
-    assert "`ray start --address=head:6379 --num-cpus=0`" in why_not_joined("head:6379", "nothing")
+    assert "`ray start --address=head:6379 --num-cpus=0 --block`" in why_not_joined("head:6379", "nothing")
     assert "head does not answer" in why_too_late("head:6379", 20.0)

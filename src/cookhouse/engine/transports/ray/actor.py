@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cookhouse.engine.contract import Command, Event, Failure, Lost, WorkerOptions
-from cookhouse.engine.transports.child_process import LogTeller, MakeRunning, Running, encode_events
-from cookhouse.engine.transports.messages import MessageError, decode_all
+from cookhouse.engine.contract import Event, Lost, WorkerOptions
+from cookhouse.engine.transports.child_process import Feed, LogTeller, MakeRunning, encode_events
+from cookhouse.engine.transports.messages import decode_all
 from cookhouse.engine.transports.ray.frame_box import FrameBox
 from cookhouse.engine.transports.ray.in_order import InOrder
 from cookhouse.engine.transports.ray.own_folder import OwnFolder
-from cookhouse.engine.transports.ray.scratch import Scratch
+from cookhouse.engine.transports.ray.worker_files import Sums, WorkerFiles
 from cookhouse.errors import InputError
 from cookhouse.version import __version__
 
@@ -51,9 +51,8 @@ class WorkerActor:
         self._box = FrameBox()
         self._lock = threading.Lock()
         self._in_order: InOrder[bytes] = InOrder()
-        self._early: list[Command | None] = []
-        self._running: Running | None = None
-        self._scratch: Scratch | None = None
+        self._feed = Feed()
+        self._files: WorkerFiles | None = None
         self._own_folder: OwnFolder | None = None
 
     def versions(self) -> tuple[str, str]:
@@ -71,7 +70,7 @@ class WorkerActor:
             with self._lock:
                 for ready in self._in_order.put(number, frame):
                     for message in decode_all(ready):
-                        self._take(message)
+                        self._feed.put(message)
         except Exception as error:  # nobody waits for what this call returns
             self._fail(error)
 
@@ -80,14 +79,19 @@ class WorkerActor:
         yield from self._box.take()
 
     def write(self, name: str, offset: int, part: bytes) -> None:
-        """See `Scratch`."""
-        assert self._scratch is not None
-        self._scratch.write(name, offset, part)
+        """See `WorkerFiles`."""
+        assert self._files is not None
+        self._files.write(name, offset, part)
+
+    def sums(self, name: str, part_bytes: int) -> dict[str, Sums]:
+        """See `WorkerFiles`."""
+        assert self._files is not None
+        return self._files.sums(name, part_bytes)
 
     def read(self, name: str, offset: int, num_bytes: int) -> bytes:
-        """See `Scratch`."""
-        assert self._scratch is not None
-        return self._scratch.read(name, offset, num_bytes)
+        """See `WorkerFiles`."""
+        assert self._files is not None
+        return self._files.read(name, offset, num_bytes)
 
     def leave(self) -> None:
         """Delete what the server does not see, and end the process, whatever it does."""
@@ -105,28 +109,17 @@ class WorkerActor:
             if not place.is_here:
                 self._own_folder = OwnFolder()
                 worker = replace(worker, folder=self._own_folder.path / worker.worker)
-            self._scratch = Scratch(worker.folder / _FILES)
+            self._files = WorkerFiles(worker.folder / _FILES)
             self._load()
             running = self._make(worker, engine_options, self._tell)
-            with self._lock:
-                self._running = running
-                for message in self._early:
-                    _hand(running, message)
-                self._early.clear()
+            self._feed.start(running)
             running.run()
         except Exception as error:
             self._fail(error)
         self._box.close()
 
-    def _take(self, message: Any) -> None:
-        if self._running is None:
-            self._early.append(message)
-        else:
-            _hand(self._running, message)
-
     def _fail(self, error: Exception) -> None:
-        failure = Failure.of(error)
-        self._tell([Lost(worker="", reason=failure.message, failure=failure)])
+        self._tell([Lost.by(error)])
         self._box.close()
 
     def _tell(self, events: Sequence[Event]) -> None:
@@ -148,12 +141,3 @@ def _settle(place: Place) -> None:
                 f"node {place.node} has no folder {folder}, a base model that is to be served; copy it there under the "
                 "same path, or mount it"
             )
-
-
-def _hand(running: Running, message: Any) -> None:
-    if message is None:
-        running.stop()
-    elif isinstance(message, Command):
-        running.submit([message])
-    else:
-        raise MessageError(f"{type(message).__name__} is no command")
