@@ -65,16 +65,16 @@ class Node:
 
         node = SimpleNamespace(node_id="here", name="n1", port=1, total={"CPU": 1.0})
         cluster: Any = SimpleNamespace(node_id="here", place=lambda *_: ("place", {"CPU": 1.0}), node=lambda _: node)
-        shelf: Any = None
+        objects: Any = None
         return Relay(
             cluster,
-            shelf,
+            objects,
             options(folder),
             {},
             load=lambda: None,
             make=lambda *_: None,  # type: ignore[arg-type]
             tell=self.told.extend,
-            doubt=lambda: None,
+            check_cluster=lambda: None,
         )
 
     def _stream(self) -> Iterator[Any]:

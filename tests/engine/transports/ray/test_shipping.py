@@ -41,12 +41,17 @@ class Worker:
         self.shipping: Shipping = self._shipping()
 
     def _shipping(self) -> "Shipping":
-        from cookhouse.engine.transports.ray.shelf import Shelf
+        from cookhouse.engine.transports.ray.object_cache import ObjectCache
         from cookhouse.engine.transports.ray.shipping import Shipping
 
         actor = FakeActor({"read": lambda *_: self.read(), "write": self.write})
         return Shipping(
-            actor, Shelf(2**30), "w1", tell=self.told.extend, submit=self.submitted.extend, lose=self.losses.append
+            actor,
+            ObjectCache(2**30),
+            "w1",
+            tell=self.told.extend,
+            submit=self.submitted.extend,
+            lose=self.losses.append,
         )
 
     def read(self) -> bytes:

@@ -20,7 +20,7 @@ from cookhouse.engine.transports.messages import MessageError, decode_all
 from cookhouse.engine.transports.ray.frame_box import FrameBox
 from cookhouse.engine.transports.ray.in_order import InOrder
 from cookhouse.engine.transports.ray.own_folder import OwnFolder
-from cookhouse.engine.transports.ray.scratch import Scratch
+from cookhouse.engine.transports.ray.worker_files import WorkerFiles
 from cookhouse.errors import InputError
 from cookhouse.version import __version__
 
@@ -53,7 +53,7 @@ class WorkerActor:
         self._in_order: InOrder[bytes] = InOrder()
         self._early: list[Command | None] = []
         self._running: Running | None = None
-        self._scratch: Scratch | None = None
+        self._files: WorkerFiles | None = None
         self._own_folder: OwnFolder | None = None
 
     def versions(self) -> tuple[str, str]:
@@ -80,14 +80,14 @@ class WorkerActor:
         yield from self._box.take()
 
     def write(self, name: str, offset: int, part: bytes) -> None:
-        """See `Scratch`."""
-        assert self._scratch is not None
-        self._scratch.write(name, offset, part)
+        """See `WorkerFiles`."""
+        assert self._files is not None
+        self._files.write(name, offset, part)
 
     def read(self, name: str, offset: int, num_bytes: int) -> bytes:
-        """See `Scratch`."""
-        assert self._scratch is not None
-        return self._scratch.read(name, offset, num_bytes)
+        """See `WorkerFiles`."""
+        assert self._files is not None
+        return self._files.read(name, offset, num_bytes)
 
     def leave(self) -> None:
         """Delete what the server does not see, and end the process, whatever it does."""
@@ -105,7 +105,7 @@ class WorkerActor:
             if not place.is_here:
                 self._own_folder = OwnFolder()
                 worker = replace(worker, folder=self._own_folder.path / worker.worker)
-            self._scratch = Scratch(worker.folder / _FILES)
+            self._files = WorkerFiles(worker.folder / _FILES)
             self._load()
             running = self._make(worker, engine_options, self._tell)
             with self._lock:

@@ -26,14 +26,14 @@ from cookhouse.extras import install_command
 
 if TYPE_CHECKING:
     from cookhouse.engine.transports.ray.cluster import Cluster
-    from cookhouse.engine.transports.ray.shelf import Shelf
+    from cookhouse.engine.transports.ray.object_cache import ObjectCache
 
 _JOIN_SECONDS = 20.0
 _LOCAL_SECONDS = 120.0
 _FLUSH_SECONDS = 2.0
 _LEAVE_SECONDS = 10.0
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
-_SHELF_SHARE = 4
+_OBJECTS_SHARE = 4
 """Parts of files keep this part of the object store, one in so many."""
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -62,7 +62,7 @@ class _Driver:
         self._needs = Needs(**options["needs"])
         self._load = load
         self._make = make
-        self._joined: Future[tuple[Cluster, Shelf]] = Future()
+        self._joined: Future[tuple[Cluster, ObjectCache]] = Future()
         self._over = threading.Event()
         """The server is gone."""
         self._is_given_up = threading.Event()
@@ -105,13 +105,13 @@ class _Driver:
     def _join(self) -> "Cluster":
         try:
             from cookhouse.engine.transports.ray.cluster import Cluster
-            from cookhouse.engine.transports.ray.shelf import Shelf
+            from cookhouse.engine.transports.ray.object_cache import ObjectCache
         except ModuleNotFoundError as error:
             raise InputError(
                 f"--ray needs the package {error.name}, which is not installed: {install_command('ray')}"
             ) from error
         cluster = Cluster(self._address, self._needs)
-        self._joined.set_result((cluster, Shelf(cluster.store_bytes() // _SHELF_SHARE)))
+        self._joined.set_result((cluster, ObjectCache(cluster.store_bytes() // _OBJECTS_SHARE)))
         return cluster
 
     def _refuse(self, error: CookhouseError) -> None:
@@ -145,18 +145,18 @@ class _Driver:
         except EOFError:
             return
         try:
-            cluster, shelf = self._joined.result()
+            cluster, objects = self._joined.result()
             from cookhouse.engine.transports.ray.relay import Relay
 
             relay = Relay(
                 cluster,
-                shelf,
+                objects,
                 options,
                 engine_options,
                 load=self._load,
                 make=self._make,
                 tell=pipe.tell,
-                doubt=partial(self._check, cluster),
+                check_cluster=partial(self._check, cluster),
             )
             ends.append(relay.end)
             if is_hung_up.is_set():  # while there was no cluster

@@ -3,7 +3,7 @@
 `end` is the one way to end, from whatever thread. It tells why, and wakes the others:
 
 run      finds a place, starts the actor, and reads its events until the last one; then gives the place back
-sender   sends commands, in the order of `holding`
+sender   sends commands, in the order of `command_order`
 carriers send files ahead of a command
 watcher  looks after the node and what was sent; after the end it ends the actor
 """
@@ -30,10 +30,10 @@ from cookhouse.engine.transports.ray.actor import Place
 from cookhouse.engine.transports.ray.addresses import answers
 from cookhouse.engine.transports.ray.bundles import memory_share
 from cookhouse.engine.transports.ray.cluster import Cluster, Node
-from cookhouse.engine.transports.ray.holding import Holding
+from cookhouse.engine.transports.ray.command_order import CommandOrder
+from cookhouse.engine.transports.ray.object_cache import ObjectCache
 from cookhouse.engine.transports.ray.own_tokenizers import with_own_tokenizers
 from cookhouse.engine.transports.ray.ray_errors import said
-from cookhouse.engine.transports.ray.shelf import Shelf
 from cookhouse.engine.transports.ray.shipping import Shipping
 from cookhouse.engine.transports.ray.starting import begin, make_actor
 
@@ -58,24 +58,24 @@ class Relay:
     def __init__(
         self,
         cluster: Cluster,
-        shelf: Shelf,
+        objects: ObjectCache,
         options: WorkerOptions,
         engine_options: Mapping[str, Any],
         *,
         load: Callable[[], None],
         make: MakeRunning,
         tell: Tell,
-        doubt: Callable[[], object],
+        check_cluster: Callable[[], object],
     ) -> None:
-        """`doubt` is called before a loss is told that may be the cluster's."""
+        """`check_cluster` is called before a loss is told that may be the cluster's."""
         self._cluster = cluster
-        self._shelf = shelf
+        self._objects = objects
         self._options = options
         self._engine_options = engine_options
         self._load = load
         self._make = make
         self._tell = tell
-        self._doubt = doubt
+        self._check_cluster = check_cluster
         self._outgoing: queue.SimpleQueue[Command | _Arrived | None] = queue.SimpleQueue()
         self._num_sent = 0
         self._sent: deque[Any] = deque()
@@ -147,7 +147,7 @@ class Relay:
         is_here = node.node_id == self._cluster.node_id
         if not is_here:
             self._shipping = Shipping(
-                self._actor, self._shelf, self._options.worker, tell=self._tell, submit=self.submit, lose=self.lose
+                self._actor, self._objects, self._options.worker, tell=self._tell, submit=self.submit, lose=self.lose
             )
         base_models = self._engine_options.get("base_models", [])
         place = Place(
@@ -175,7 +175,7 @@ class Relay:
         except RayError as error:
             if self._is_over.is_set():
                 return
-            self._doubt()
+            self._check_cluster()
             what = "its actor died" if answers(node.name, node.port) else "its node is gone"
             self.lose(f"{what}, node {node.name}: {said(error)}")
 
@@ -196,17 +196,17 @@ class Relay:
 
     def _send_all(self) -> None:
         with ThreadPoolExecutor(_MAX_CARRIERS, "carrier") as carriers, self._or_lost("commands cannot be sent"):
-            holding = Holding()
+            order = CommandOrder()
             is_last = False
             while not is_last:
                 for message in self._take_outgoing():
                     if isinstance(message, _Arrived):
-                        holding.arrived(message.command)
+                        order.arrived(message.command)
                     else:
-                        holding.put(message, is_transfer=self._needs_files(message))
+                        order.put(message, is_transfer=self._needs_files(message))
                 if self._is_over.is_set():
                     return
-                ready, to_carry = holding.take()
+                ready, to_carry = order.take()
                 for command in to_carry:
                     carriers.submit(self._carry, command)
                 is_last = None in ready
@@ -272,5 +272,5 @@ class Relay:
                 return
             if not isinstance(error, RayError):
                 _log.exception("%s to worker %s", what, self._options.worker)
-            self._doubt()
+            self._check_cluster()
             self.lose(f"{what}: {said(error)}")

@@ -34,9 +34,9 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.transports.child_process import Tell
+from cookhouse.engine.transports.ray.object_cache import PART_BYTES, ObjectCache
 from cookhouse.engine.transports.ray.ray_errors import cause_of, is_loss, said
-from cookhouse.engine.transports.ray.scratch import MAX_FILE_BYTES, parts_of
-from cookhouse.engine.transports.ray.shelf import PART_BYTES, Shelf
+from cookhouse.engine.transports.ray.worker_files import MAX_FILE_BYTES, parts_of
 from cookhouse.engine.worker.folders import file_sizes, shared_folder
 from cookhouse.errors import InputError
 
@@ -52,7 +52,7 @@ class Shipping:
     def __init__(
         self,
         actor: Any,
-        shelf: Shelf,
+        objects: ObjectCache,
         worker: str,
         *,
         tell: Tell,
@@ -61,7 +61,7 @@ class Shipping:
     ) -> None:
         """`lose` is called with the reason where the worker is out of reach."""
         self._actor = actor
-        self._shelf = shelf
+        self._objects = objects
         self._worker = worker
         self._tell = tell
         self._submit = submit
@@ -174,7 +174,7 @@ class Shipping:
             if not here.is_dir():
                 raise DamagedError(f"there is no checkpoint {here}")
             for name in file_sizes(here):
-                for part in self._shelf.parts(here / name):
+                for part in self._objects.parts(here / name):
                     under_way.append(self._actor.write.remote(f"{there}/{name}", part.offset, part.reference))
                     if len(under_way) >= _MAX_UNDER_WAY:
                         ray.get(under_way.popleft())

@@ -30,7 +30,7 @@ class _Held:
     is_under_way: bool = False
 
 
-class Holding:
+class CommandOrder:
     """Commands in the order in which they came, up to the end, which is None. For one thread.
 
     Each waits for those before it that are about the same; one that is about neither model nor snapshot for all.

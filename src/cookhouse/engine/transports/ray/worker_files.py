@@ -10,7 +10,7 @@ MAX_PART_BYTES = 2**26
 MAX_FILE_BYTES = 2**42
 
 
-class Scratch:
+class WorkerFiles:
     """Files below the folder that `worker://` URLs name, written and read in parts. From any thread."""
 
     def __init__(self, folder: Path) -> None:

@@ -17,7 +17,7 @@ class Part(NamedTuple):
     """Of Ray's, to the bytes."""
 
 
-class Shelf:
+class ObjectCache:
     """Parts of files, each put into Ray's object store once: Ray takes an object to a node once for all workers there.
 
     `max_bytes` of parts are kept for the next worker that asks; those asked for last.

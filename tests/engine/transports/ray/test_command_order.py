@@ -17,7 +17,7 @@ from cookhouse.engine.contract import (
     SampleRequest,
     Step,
 )
-from cookhouse.engine.transports.ray.holding import Holding
+from cookhouse.engine.transports.ray.command_order import CommandOrder
 from tests.engine.transports.calls import ACCOUNT, do
 
 WEIGHTS = {"base_model": "base", "lora": LoraSpec(), "url": "file:///weights"}
@@ -54,33 +54,33 @@ def ids(commands: Any) -> list[str]:
     return ["end" if command is None else command.command_id for command in commands]
 
 
-def held(*commands: Command | None) -> Holding:
-    holding = Holding()
+def held(*commands: Command | None) -> CommandOrder:
+    order = CommandOrder()
     for command in commands:
-        holding.put(command, is_transfer=isinstance(command, Load | Fetch))
-    return holding
+        order.put(command, is_transfer=isinstance(command, Load | Fetch))
+    return order
 
 
 def test_others_do_not_wait_for_files() -> None:
-    holding = held(load("1", "a"), step("2", "a"), step("3", "b"), fetch("4", "s"), sample("5", "s"), sample("6", None))
-    ready, to_carry = holding.take()
+    order = held(load("1", "a"), step("2", "a"), step("3", "b"), fetch("4", "s"), sample("5", "s"), sample("6", None))
+    ready, to_carry = order.take()
     assert (ids(ready), ids(to_carry)) == (["3", "6"], ["1", "4"])
-    assert holding.take() == ([], [])
-    holding.arrived(fetch("4", "s"))
-    assert ids(holding.take()[0]) == ["4", "5"]
-    holding.put(step("7", "a"))
-    assert holding.take() == ([], [])
-    holding.arrived(load("1", "a"))
-    assert ids(holding.take()[0]) == ["1", "2", "7"]
+    assert order.take() == ([], [])
+    order.arrived(fetch("4", "s"))
+    assert ids(order.take()[0]) == ["4", "5"]
+    order.put(step("7", "a"))
+    assert order.take() == ([], [])
+    order.arrived(load("1", "a"))
+    assert ids(order.take()[0]) == ["1", "2", "7"]
 
 
 def test_what_waits_holds_what_comes_after_it() -> None:
     """A model's publication waits for its files, and samples of that for it."""
-    holding = held(load("1", "a"), publish("2", "a", "s"), sample("3", "s"), load("4", "a"))
-    ready, to_carry = holding.take()
+    order = held(load("1", "a"), publish("2", "a", "s"), sample("3", "s"), load("4", "a"))
+    ready, to_carry = order.take()
     assert (ids(ready), ids(to_carry)) == ([], ["1"])
-    holding.arrived(load("1", "a"))
-    ready, to_carry = holding.take()
+    order.arrived(load("1", "a"))
+    ready, to_carry = order.take()
     assert (ids(ready), ids(to_carry)) == (["1", "2", "3"], ["4"])
 
 
@@ -89,8 +89,8 @@ def test_what_waits_holds_what_comes_after_it() -> None:
 )
 def test_what_is_about_it_or_about_all_waits_too(one: Command | None) -> None:
     """Would catch a sample that is canceled before it is there, and then drawn; an end before the last command."""
-    holding = held(load("1", "a"), step("2", "a"), one, step("9", "b"))
-    ready, _ = holding.take()
+    order = held(load("1", "a"), step("2", "a"), one, step("9", "b"))
+    ready, _ = order.take()
     assert ids(ready) == ([] if one is None or not isinstance(one, Forget) else ["9"])
-    holding.arrived(load("1", "a"))
-    assert len(holding.take()[0]) == 4 - len(ready)
+    order.arrived(load("1", "a"))
+    assert len(order.take()[0]) == 4 - len(ready)
