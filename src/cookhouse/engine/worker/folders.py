@@ -9,7 +9,8 @@ from cookhouse.engine.contract import Url
 from cookhouse.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-_MAX_READ_BYTES = 2**26
+MAX_PART_BYTES = 2**26
+"""Read or written at a time."""
 
 
 class Folders:
@@ -37,14 +38,10 @@ class Folders:
 
     def read(self, url: Url, offset: int, num_bytes: int) -> bytes:
         """A part of a file of the worker's own."""
-        if offset < 0 or not 0 <= num_bytes <= _MAX_READ_BYTES:
-            raise InputError(f"{num_bytes} bytes at {offset} cannot be read; at most {_MAX_READ_BYTES} at a time can")
         path = self._own(url)
         if not path.is_file():
             raise InputError(f"there is no file {url!r}")
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(num_bytes)
+        return read_part(path, offset, num_bytes)
 
     def free(self, url: Url) -> None:
         """Delete a folder of the worker's own."""
@@ -55,10 +52,28 @@ class Folders:
 
     def _own(self, url: Url) -> Path:
         scheme, _, rest = url.partition("://")
-        worker, *names = rest.split("/")
-        if scheme == "worker" and worker == self._worker and names and all(map(_NAME.fullmatch, names)):
-            return self._folder.joinpath(*names)
+        worker, _, name = rest.partition("/")
+        if scheme == "worker" and worker == self._worker and is_file_name(name):
+            return self._folder / name
         raise InputError(f"{url!r} is no URL of files here; file:///FOLDER and worker://{self._worker}/NAME are")
+
+
+def is_file_name(name: str) -> bool:
+    """Whether it names a file or folder below another, and can name none elsewhere."""
+    return all(map(_NAME.fullmatch, name.split("/")))
+
+
+def read_part(path: Path, offset: int, num_bytes: int) -> bytes:
+    """A part of a file, shorter than asked for only at its end.
+
+    Raises:
+        InputError: more than may be read at a time.
+    """
+    if offset < 0 or not 0 <= num_bytes <= MAX_PART_BYTES:
+        raise InputError(f"{num_bytes:,} bytes at {offset:,} cannot be read; at most {MAX_PART_BYTES:,} at a time can")
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(num_bytes)
 
 
 def shared_folder(url: Url) -> Path | None:

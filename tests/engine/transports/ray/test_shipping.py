@@ -1,5 +1,6 @@
 """Files on their way to a worker and back, without a cluster: what is told where one end is lost meanwhile."""
 
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ class Worker:
         from cookhouse.engine.transports.ray.object_cache import ObjectCache
         from cookhouse.engine.transports.ray.shipping import Shipping
 
-        actor = FakeActor({"read": lambda *_: self.read(), "write": self.write})
+        actor = FakeActor({"read": lambda *_: self.read(), "write": self.write, "sums": self.sums})
         return Shipping(
             actor,
             ObjectCache(2**30),
@@ -59,6 +60,13 @@ class Worker:
 
     def write(self, name: str, _: int, part: bytes) -> None:
         self.sent[name] = part
+
+    def sums(self, folder: str, _: int) -> dict[str, list[tuple[int, int]]]:
+        return {
+            name.removeprefix(f"{folder}/"): [(len(data), zlib.crc32(data))]
+            for name, data in self.sent.items()
+            if name.startswith(folder)
+        }
 
     def save(self, folder: Path) -> None:
         """Have it save a snapshot, and wait until it is here, or not."""
@@ -153,3 +161,15 @@ def test_a_second_fetch_makes_up_for_the_first(worker: Worker, tmp_path: Path) -
     (forget,) = worker.submitted
     assert isinstance(forget, Forget)
     assert forget.urls == ("worker://w1/ray-1",)
+
+
+def test_files_that_came_damaged_are_not_read(worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch weights that are computed with though a part of them was lost on its way."""
+    (tmp_path / "a.bin").write_bytes(b"1234")
+    monkeypatch.setattr(worker, "sums", lambda *_: {"a.bin": [(4, zlib.crc32(bytes(4)))]})
+    worker.shipping = worker._shipping()
+    assert worker.fetch(tmp_path, "first").url == "worker://w1/ray-1-unsent"
+    failed = worker.shipping.inward(Failed(command_id="first", failure=NO_MEMORY))
+    assert isinstance(failed, Failed)
+    assert failed.failure.kind == "disk"
+    assert "not at the worker as they were sent" in failed.failure.message

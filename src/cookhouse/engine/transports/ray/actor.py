@@ -20,7 +20,7 @@ from cookhouse.engine.transports.messages import MessageError, decode_all
 from cookhouse.engine.transports.ray.frame_box import FrameBox
 from cookhouse.engine.transports.ray.in_order import InOrder
 from cookhouse.engine.transports.ray.own_folder import OwnFolder
-from cookhouse.engine.transports.ray.worker_files import WorkerFiles
+from cookhouse.engine.transports.ray.worker_files import Sums, WorkerFiles
 from cookhouse.errors import InputError
 from cookhouse.version import __version__
 
@@ -83,6 +83,11 @@ class WorkerActor:
         """See `WorkerFiles`."""
         assert self._files is not None
         self._files.write(name, offset, part)
+
+    def sums(self, name: str, part_bytes: int) -> dict[str, Sums]:
+        """See `WorkerFiles`."""
+        assert self._files is not None
+        return self._files.sums(name, part_bytes)
 
     def read(self, name: str, offset: int, num_bytes: int) -> bytes:
         """See `WorkerFiles`."""

@@ -36,7 +36,7 @@ from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.transports.child_process import Tell
 from cookhouse.engine.transports.ray.object_cache import PART_BYTES, ObjectCache
 from cookhouse.engine.transports.ray.ray_errors import cause_of, is_loss, said
-from cookhouse.engine.transports.ray.worker_files import MAX_FILE_BYTES, parts_of
+from cookhouse.engine.transports.ray.worker_files import MAX_FILE_BYTES, Sums, checked_name
 from cookhouse.engine.worker.folders import file_sizes, shared_folder
 from cookhouse.errors import InputError
 
@@ -169,20 +169,29 @@ class Shipping:
 
     def _send(self, here: Path, there: str) -> Failure | None:
         """Send a folder's files; why they could not be."""
-        under_way: deque[Any] = deque()
         try:
             if not here.is_dir():
                 raise DamagedError(f"there is no checkpoint {here}")
-            for name in file_sizes(here):
-                for part in self._objects.parts(here / name):
-                    under_way.append(self._actor.write.remote(f"{there}/{name}", part.offset, part.reference))
-                    if len(under_way) >= _MAX_UNDER_WAY:
-                        ray.get(under_way.popleft())
-            while under_way:
-                ray.get(under_way.popleft())
+            sums = self._send_files(here, there)
+            if ray.get(self._actor.sums.remote(there, PART_BYTES)) != sums:
+                raise OSError(f"the files of {here} are not at the worker as they were sent")
         except (OSError, InputError) as error:  # an actor's, too: Ray raises what is both
             return Failure.of(cause_of(error))
         return None
+
+    def _send_files(self, here: Path, there: str) -> dict[str, Sums]:
+        """Send a folder's files; what they are by name."""
+        under_way: deque[Any] = deque()
+        sums: dict[str, Sums] = {name: [] for name in file_sizes(here)}
+        for name, of_file in sums.items():
+            for part in self._objects.parts(here / name):
+                of_file.append(part.sums)
+                under_way.append(self._actor.write.remote(f"{there}/{name}", part.offset, part.reference))
+                if len(under_way) >= _MAX_UNDER_WAY:
+                    ray.get(under_way.popleft())
+        while under_way:
+            ray.get(under_way.popleft())
+        return sums
 
     def _bring(self, done: Done, command: Save | SaveSnapshot, here: Path, there: str) -> None:
         """Write here what the worker saved, and say that it is done. Runs in the writer's thread."""
@@ -193,7 +202,7 @@ class Shipping:
                 with new_folder(here) as folder:
                     assert isinstance(done.output, Saved)
                     for name, num_bytes in done.output.sizes.items():
-                        self._bring_file(f"{there}/{name}", num_bytes, folder.joinpath(*parts_of(name)))
+                        self._bring_file(f"{there}/{name}", num_bytes, folder / checked_name(name))
                     landing.enter_context(self._landing)
                     if self._is_abandoned:
                         raise _AbandonedError
