@@ -136,7 +136,7 @@ def _workers(
     """What makes the engine: on Ray, if that is asked for.
 
     Raises:
-        InputError: what workers take of Ray's nodes is said, and Ray is not asked for.
+        InputError: what workers take of Ray's nodes is said, and Ray is not asked for; or GPUs for a CPU's engine.
     """
     needs = {
         "num_cpus": options.worker_cpus,
@@ -144,6 +144,13 @@ def _workers(
         "memory_bytes": options.worker_memory_bytes,
     }
     if options.ray is not None:
+        if options.device == "cpu":
+            if options.worker_gpus:
+                raise InputError(
+                    f"--worker-gpus {options.worker_gpus:g} reserves GPUs, and --device cpu computes on none; give one "
+                    "of the two"
+                )
+            needs["num_gpus"] = 0.0
         number = options.workers or (options.trainers or 0) + (options.samplers or 0) or 1
         return RayWorkers(options.ray, **needs, num_workers=number)
     if any(need is not None for need in needs.values()):

@@ -56,10 +56,18 @@ class FakeRay:
         return wait
 
 
-def joined(num_workers: int, address: str = LOCAL) -> "Cluster":
+def joined(num_workers: int, bundles: dict[str, Any] | None = None) -> "Cluster":
+    """`bundles` are those that an earlier one has chosen, and get those that this one does."""
     from cookhouse.engine.transports.ray.cluster import Cluster
 
-    return Cluster(address, Needs(num_cpus=None, num_gpus=None, memory_bytes=None, num_workers=num_workers))
+    kept = {} if bundles is None else bundles
+    needs = Needs(num_cpus=None, num_gpus=None, memory_bytes=None, num_workers=num_workers)
+    return Cluster(LOCAL, needs, dict(kept), kept.__setitem__)
+
+
+def placed(cluster: "Cluster", *indices: int) -> list[dict[str, float]]:
+    """What workers take, by number."""
+    return [cluster.place(f"worker{index}", index)[1] for index in indices]
 
 
 class TestPlaces:
@@ -77,24 +85,48 @@ class TestPlaces:
         """Would catch a worker in place of a lost one that wants another number of cores than the others have."""
         ray = FakeRay(monkeypatch, 6, 6)
         cluster = joined(3)
-        assert [cluster.place(index)[1] for index in range(3)] == [{"CPU": 3}] * 3
+        assert placed(cluster, 0, 1, 2) == [{"CPU": 3}] * 3
         ray.cpus, ray.free = [6], [3]
-        assert cluster.place(2)[1] == {"CPU": 3}
+        assert placed(cluster, 2) == [{"CPU": 3}]
+
+    def test_the_share_stays_in_the_next_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch workers of another size after a head that came back before its nodes did."""
+        ray = FakeRay(monkeypatch, 6, 6)
+        bundles: dict[str, Any] = {}
+        placed(joined(2, bundles), 0)
+        ray.cpus, ray.free = [2], [2]
+        with pytest.raises(InputError, match=r"a worker is to have 6 CPUs.*its 1 nodes have 2 CPUs"):
+            placed(joined(2, bundles), 0)
+        ray.cpus, ray.free = [2, 6], [2, 6]
+        assert placed(joined(2, bundles), 0) == [{"CPU": 6}]
 
     def test_an_added_worker_takes_what_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Would catch a worker that cannot be added to nodes of which others have a share each."""
         ray = FakeRay(monkeypatch, 4, 4)
         cluster = joined(2)
-        assert [cluster.place(index)[1] for index in range(2)] == [{"CPU": 4}] * 2
+        assert placed(cluster, 0, 1) == [{"CPU": 4}] * 2
         ray.cpus, ray.free = [4, 4, 1, 1], [0, 0, 1, 1]
-        assert cluster.place(2)[1] == {"CPU": 1}
+        assert placed(cluster, 2) == [{"CPU": 1}]
+
+    def test_an_added_worker_keeps_what_it_took(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch one that computes in fewer threads, and so other numbers, after it was lost."""
+        ray = FakeRay(monkeypatch, 4, 4)
+        bundles: dict[str, Any] = {}
+        cluster = joined(1, bundles)
+        assert placed(cluster, 0, 1) == [{"CPU": 4}] * 2
+        ray.free = [0, 2]
+        monkeypatch.setattr(f"{CLUSTER}._PLACE_SECONDS", 0.0)
+        for each in (cluster, joined(1, bundles)):
+            with pytest.raises(InputError, match="a worker is to have 4 CPUs"):
+                placed(each, 1)
+        assert placed(cluster, 2) == [{"CPU": 2}]
 
     def test_where_nothing_is_free_a_worker_is_not_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
         FakeRay(monkeypatch, 4)
         cluster = joined(1)
-        cluster.place(0)
+        placed(cluster, 0)
         with pytest.raises(InputError, match=r"a worker that is added takes 1 CPUs, 0 GPUs at least.*drain a worker"):
-            cluster.place(1)
+            placed(cluster, 1)
 
     def test_a_node_that_is_gone_since_is_nobody_s_bug(self, monkeypatch: pytest.MonkeyPatch) -> None:
         FakeRay(monkeypatch, 4)

@@ -1,7 +1,7 @@
 """Ray's cluster, as a driver of it sees it: joined or started, and asked for a place for a worker."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,20 @@ from ray.util.placement_group import PlacementGroup, placement_group
 
 from cookhouse.engine.processors import allowed_cores, num_within_quota
 from cookhouse.engine.transports.ray.addresses import LOCAL, answers, check_address, why_not_joined
-from cookhouse.engine.transports.ray.bundles import WAY_OUT, Needs, asks, bundle_of, figures, fits, in_words
+from cookhouse.engine.transports.ray.bundles import (
+    WAY_OUT,
+    Amounts,
+    Needs,
+    asks,
+    bundle_of,
+    check_fits,
+    figures,
+    in_words,
+)
 from cookhouse.errors import InputError, ServiceError
 
+SHARED = ""
+"""In place of a worker's name: all of those that the cluster is shared by."""
 _PLACE_SECONDS = 60.0
 _TRY_SECONDS = 3.0
 """For a place that seems to be free."""
@@ -37,8 +48,15 @@ class Node:
 class Cluster:
     """Joined when it is made, in the main thread: what Ray starts ends with the thread that started it."""
 
-    def __init__(self, address: str, needs: Needs) -> None:
+    def __init__(
+        self,
+        address: str,
+        needs: Needs,
+        bundles: Mapping[str, Amounts],
+        note: Callable[[str, Amounts], object],
+    ) -> None:
         """`address` is `HOST:PORT` of a head, or one of the words of `addresses`; `needs` are those of each worker.
+        `bundles` have been chosen by worker, and under `SHARED`, and stay; `note` is told of others.
 
         Raises:
             InputError: it cannot be joined.
@@ -57,8 +75,8 @@ class Cluster:
         self._here = here.name, here.port
         self._needs = needs
         self._lock = threading.Lock()
-        self._bundle: dict[str, float] | None = None
-        """Of each worker, chosen for the nodes that there were at first: one that is gone must not change it."""
+        self._bundles = {name: dict(bundle) for name, bundle in bundles.items()}
+        self._note = note
 
     def why_gone(self) -> str | None:
         """In words, what of it does not answer any more: the head, or Ray on this machine; None: both do."""
@@ -86,21 +104,24 @@ class Cluster:
                 )
         raise ServiceError("the node on which Ray gave a worker its place is gone; another place is needed")
 
-    def place(self, index: int) -> tuple[PlacementGroup, dict[str, float]]:
-        """Reserve on one node what the worker of a number needs. One that was added to those that share the cluster
-        takes the cores that are free, if it was left open how many.
+    def place(self, worker: str, index: int) -> tuple[PlacementGroup, dict[str, float]]:
+        """Reserve on one node what a worker needs: what it had, if it had any. One that was added to those that share
+        the cluster, whose number tells, takes the cores that are free, if it was left open how many.
 
         Raises:
             InputError: no node has as much, or as much free.
         """
         totals = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         with self._lock:
-            bundle = self._bundle = self._bundle or bundle_of(self._needs, totals)
-        if not any(fits(bundle, total) for total in totals):
-            raise InputError(f"{asks(bundle)}, and no node of Ray's cluster has as much: {figures(totals)}; {WAY_OUT}")
+            shared = self._bundles.get(SHARED) or bundle_of(self._needs, totals)
+            self._keep(SHARED, shared)
+        bundle = self._bundles.get(worker, shared)
+        check_fits(bundle, totals)
         is_open = self._needs.num_cpus is None and "GPU" not in bundle
-        if is_open and index >= self._needs.num_workers:
-            return _place_in_rest(bundle, totals)
+        if is_open and index >= self._needs.num_workers and worker not in self._bundles:
+            group, bundle = _place_in_rest(bundle, totals)
+            self._keep(worker, bundle)
+            return group, bundle
         group = _reserve(bundle, _PLACE_SECONDS)
         if group is None:
             raise InputError(
@@ -108,6 +129,12 @@ class Cluster:
                 f"{figures(totals)}, of which {in_words(ray.available_resources())} are free; {WAY_OUT}"
             )
         return group, bundle
+
+    def _keep(self, name: str, bundle: dict[str, float]) -> None:
+        """Whoever is lost comes back as it was, whatever nodes there are then: its size shows in what it computes."""
+        if name not in self._bundles:
+            self._bundles[name] = bundle
+            self._note(name, bundle)
 
 
 def _place_in_rest(

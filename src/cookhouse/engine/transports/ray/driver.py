@@ -11,16 +11,17 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.engine.contract import Failure, Lost
 from cookhouse.engine.transports.child_process import MakeRunning, Pipe
-from cookhouse.engine.transports.messages import Receiver
+from cookhouse.engine.transports.messages import Receiver, encode
 from cookhouse.engine.transports.ray.addresses import LOCAL, why_too_late
 from cookhouse.engine.transports.ray.bundles import Needs
+from cookhouse.engine.transports.sending import Sender
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.extras import install_command
 
@@ -58,8 +59,10 @@ class _Driver:
         self, control: socket.socket, options: dict[str, Any], load: Callable[[], None], make: MakeRunning
     ) -> None:
         self._control = control
+        self._sender = Sender(control)
         self._address: str = options["address"]
         self._needs = Needs(**options["needs"])
+        self._bundles: dict[str, dict[str, float]] = options["bundles"]
         self._load = load
         self._make = make
         self._joined: Future[tuple[Cluster, ObjectCache]] = Future()
@@ -110,9 +113,13 @@ class _Driver:
             raise InputError(
                 f"--ray needs the package {error.name}, which is not installed: {install_command('ray')}"
             ) from error
-        cluster = Cluster(self._address, self._needs)
+        cluster = Cluster(self._address, self._needs, self._bundles, self._note_bundle)
         self._joined.set_result((cluster, ObjectCache(cluster.store_bytes() // _OBJECTS_SHARE)))
         return cluster
+
+    def _note_bundle(self, name: str, bundle: Mapping[str, float]) -> None:
+        """Have the server keep it for the next driver."""
+        self._sender.send(encode((name, dict(bundle))))
 
     def _refuse(self, error: CookhouseError) -> None:
         """Tell every worker that there is no cluster, and end."""

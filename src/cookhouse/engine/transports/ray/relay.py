@@ -28,7 +28,7 @@ from cookhouse.engine.transports.child_process import MakeRunning, Tell
 from cookhouse.engine.transports.messages import decode_all, encode
 from cookhouse.engine.transports.ray.actor import Place
 from cookhouse.engine.transports.ray.addresses import answers
-from cookhouse.engine.transports.ray.bundles import memory_share
+from cookhouse.engine.transports.ray.bundles import device_of, memory_share
 from cookhouse.engine.transports.ray.cluster import Cluster, Node
 from cookhouse.engine.transports.ray.command_order import CommandOrder
 from cookhouse.engine.transports.ray.object_cache import ObjectCache
@@ -121,7 +121,7 @@ class Relay:
         Raises:
             CookhouseError: it cannot be started there.
         """
-        group, bundle = self._cluster.place(self._options.index)
+        group, bundle = self._cluster.place(self._options.worker, self._options.index)
         try:
             if not self._is_over.is_set():  # while there was no place
                 self._run(group, bundle)
@@ -164,7 +164,8 @@ class Relay:
             gpu_part=min(bundle.get("GPU", 1.0), 1.0),
         )
         told = {**asdict(options), "folder": str(options.folder.absolute())}
-        begin(self._actor, node.name, b"".join(encode((told, dict(self._engine_options)))), tuple(place))
+        engine = {**self._engine_options, "device": device_of(bundle, self._engine_options.get("device"))}
+        begin(self._actor, node.name, b"".join(encode((told, engine))), tuple(place))
 
     def _read(self, node: Node) -> None:
         try:

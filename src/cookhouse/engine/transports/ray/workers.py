@@ -12,7 +12,7 @@ from typing import Any, Self
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.transports.child import start_child
 from cookhouse.engine.transports.connected import Connected
-from cookhouse.engine.transports.messages import encode
+from cookhouse.engine.transports.messages import Receiver, encode
 from cookhouse.engine.transports.ray.addresses import LOCAL
 from cookhouse.engine.transports.sending import Sender
 
@@ -57,6 +57,8 @@ class RayWorkers:
                 "num_workers": num_workers,
             },
         }
+        self._bundles: dict[str, Any] = {}
+        """What workers have of nodes, by name: it stays where the driver that chose it has ended."""
         self._command = command
         self._driver: _Driver | None = None
 
@@ -67,10 +69,11 @@ class RayWorkers:
 
     def start(self) -> None:
         """Have the driver join the cluster; again does nothing."""
-        if self._driver is None or not self._driver.takes_workers():
-            if self._driver is not None:
-                self._driver.give_up()
-            self._driver = _Driver(self._command, self._told)
+        if self._driver is not None and not self._driver.takes_workers(self._bundles):
+            self._driver.give_up()
+            self._driver = None
+        if self._driver is None:
+            self._driver = _Driver(self._command, {**self._told, "bundles": dict(self._bundles)})
 
     def __call__(self, options: WorkerOptions) -> Connected:
         self.start()
@@ -93,6 +96,7 @@ class _Driver:
     def __init__(self, command: Sequence[str], told: Mapping[str, Any]) -> None:
         self._control, self.process = start_child(command)
         self._sender = Sender(self._control)
+        self._receiver = Receiver(self._control, waits=False)
         self._sender.send(encode(dict(told)))
         self._sender.flush()
 
@@ -103,16 +107,14 @@ class _Driver:
             socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
         return Connected(ours, _Share(ours, self.process), "Ray's driver")
 
-    def takes_workers(self) -> bool:
-        """Whether it has neither ended nor lost the cluster."""
-        if self.process.poll() is not None:
-            return False
+    def takes_workers(self, bundles: dict[str, Any]) -> bool:
+        """Whether it has neither ended nor lost the cluster; the bundles that it has chosen are added."""
         try:
-            return bool(self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        except BlockingIOError:
-            return True
-        except OSError:
+            for name, bundle in self._receiver.read():
+                bundles[name] = bundle
+        except EOFError:
             return False
+        return self.process.poll() is None
 
     def give_up(self) -> None:
         """Take no more of it. It is given time to tell its workers why, while another takes its place."""
