@@ -108,5 +108,11 @@ class Lost:
     failure: Failure | None = None
     """Why it never came up, if that is it: a base model that cannot be loaded, say."""
 
+    @classmethod
+    def by(cls, error: Exception, worker: str = "") -> "Lost":
+        """The end of a worker by an exception."""
+        failure = Failure.of(error)
+        return cls(worker=worker, reason=failure.message, failure=failure)
+
 
 Event = Up | Room | Done | Failed | Tokens | Spent | Evicted | Logged | Lost

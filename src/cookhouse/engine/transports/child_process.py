@@ -60,8 +60,7 @@ def run_child(descriptor: int, load: Callable[[], None], make: MakeRunning) -> i
         pipe.feed(running)
         running.run()
     except Exception as error:
-        failure = Failure.of(error)
-        pipe.tell([Lost(worker="", reason=failure.message, failure=failure)])
+        pipe.tell([Lost.by(error)])
         code = 1
     pipe.flush()
     return code

@@ -2,7 +2,7 @@
 
 import logging
 
-from cookhouse.engine.contract import Failed, Failure
+from cookhouse.engine.contract import CanceledError, Failed, Failure
 
 _log = logging.getLogger(__name__)
 
@@ -13,3 +13,8 @@ def failed(command_id: str, error: Exception) -> Failed:
     if failure.blame == "server" and failure.kind != "service":
         _log.error("the engine failed", exc_info=error)
     return Failed(command_id=command_id, failure=failure)
+
+
+def canceled(command_id: str) -> Failed:
+    """The answer to a command that a `Forget` canceled."""
+    return failed(command_id, CanceledError(f"{command_id} was canceled"))

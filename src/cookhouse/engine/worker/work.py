@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from cookhouse.engine.contract import (
     Account,
-    CanceledError,
     Command,
     Create,
     Done,
@@ -27,7 +26,7 @@ from cookhouse.engine.contract import (
     WorkerOptions,
 )
 from cookhouse.engine.engine import Engine
-from cookhouse.engine.worker.failing import failed
+from cookhouse.engine.worker.failing import canceled, failed
 from cookhouse.engine.worker.folders import Folders
 from cookhouse.engine.worker.meter import Meter
 from cookhouse.engine.worker.samples import Samples
@@ -128,12 +127,12 @@ class Work:
             if waiting is not None:
                 ended.append(waiting)
             elif self.samples.cancel(self._engine, command_id):
-                yield _canceled(command_id)
+                yield canceled(command_id)
             else:
                 self._saves.cancel(command_id)
         for waiting in ended:
             self._settle(waiting)
-            yield _canceled(waiting.command_id)
+            yield canceled(waiting.command_id)
         for model_id in command.model_ids:
             if self._models.pop(model_id, None) is not None:
                 self._engine.delete_model(model_id)
@@ -280,7 +279,3 @@ class Work:
     def _take_dropped(self) -> Sequence[Event]:
         dropped, self._dropped = self._dropped, []
         return dropped
-
-
-def _canceled(command_id: str) -> Event:
-    return failed(command_id, CanceledError(f"{command_id} was canceled"))

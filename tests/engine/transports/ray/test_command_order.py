@@ -10,9 +10,11 @@ from cookhouse.engine.contract import (
     Command,
     Fetch,
     Forget,
+    Inspect,
     Load,
     LoraSpec,
     Publish,
+    Read,
     Sample,
     SampleRequest,
     Step,
@@ -84,13 +86,53 @@ def test_what_waits_holds_what_comes_after_it() -> None:
     assert (ids(ready), ids(to_carry)) == (["1", "2", "3"], ["4"])
 
 
-@pytest.mark.parametrize(
-    "one", [forget(model_ids=("a",)), forget(command_ids=("1",)), forget(command_ids=("2",)), do("host"), None]
-)
-def test_what_is_about_it_or_about_all_waits_too(one: Command | None) -> None:
-    """Would catch a sample that is canceled before it is there, and then drawn; an end before the last command."""
+@pytest.mark.parametrize("one", [do("host"), None])
+def test_what_is_about_all_waits_for_all(one: Command | None) -> None:
+    """Would catch an end before the last command, and a base model that is dropped under a model on its way."""
     order = held(load("1", "a"), step("2", "a"), one, step("9", "b"))
-    ready, _ = order.take()
-    assert ids(ready) == ([] if one is None or not isinstance(one, Forget) else ["9"])
+    assert ids(order.take()[0]) == []
     order.arrived(load("1", "a"))
-    assert len(order.take()[0]) == 4 - len(ready)
+    assert len(order.take()[0]) == 4
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        Inspect(command_id="5", account=ACCOUNT),
+        Read(command_id="5", account=ACCOUNT, url="worker://w1/f", offset=0, num_bytes=1),
+    ],
+)
+def test_a_look_at_the_worker_neither_waits_nor_holds_up(one: Command) -> None:
+    """Would catch one look at /metrics that stops every tenant while files are on their way."""
+    order = held(load("1", "a"), one, step("9", "b"))
+    assert ids(order.take()[0]) == ["5", "9"]
+    assert ids(held(load("1", "a"), do("host", "2"), one).take()[0]) == ["5"]
+
+
+@pytest.mark.parametrize(
+    ("one", "dropped", "sent"),
+    [
+        (forget(model_ids=("a",)), ["1", "2", "3"], ["4", ""]),
+        (forget(command_ids=("1",)), ["1"], ["2", "3", "4", ""]),
+        (forget(command_ids=("2", "unknown")), ["2"], [""]),
+        (forget(snapshot_ids=("s",)), ["3"], ["4", ""]),
+        (forget(model_ids=("b",), urls=("worker://w1/f",)), [], [""]),
+    ],
+)
+def test_forget_is_done_before_what_waits(one: Forget, dropped: list[str], sent: list[str]) -> None:
+    """Would catch a session that cannot be ended while its files are on their way, and work of nobody's after it."""
+    order = held(load("1", "a"), step("2", "a"), publish("3", "a", "s"), sample("4", "s"))
+    assert order.take()[0] == []
+    assert ids(order.drop(one)) == dropped
+    order.put(one)
+    assert ids(order.take()[0]) == sent
+
+
+def test_files_that_arrive_for_what_was_dropped_change_nothing() -> None:
+    order = held(fetch("1", "s"), sample("2", "s"))
+    order.take()
+    order.drop(forget(snapshot_ids=("s",)))
+    order.put(fetch("3", "s"), is_transfer=True)
+    order.arrived(fetch("1", "s"))
+    ready, to_carry = order.take()
+    assert (ids(ready), ids(to_carry)) == (["2"], ["3"])

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cookhouse.engine.contract import Event, Lost, Room, Up
+from cookhouse.engine.contract import Done, Event, Lost, Room, Up
 from cookhouse.engine.transports.messages import encode
+from cookhouse.errors import InputError
 from tests.engine.transports.calls import do, options
 from tests.engine.transports.ray.fake_ray import FakeActor, pretend
 from tests.waiting import wait_until
@@ -58,7 +59,9 @@ class Node:
         names = {"sender", "watcher"}
         wait_until(lambda: not any(thread.name in names for thread in threading.enumerate()))
         assert self.ended == ["killed", "given back"]
-        return [event.reason for event in self.told if isinstance(event, Lost)]
+        losses = [event.reason for event in self.told if isinstance(event, Lost)]
+        assert not losses or isinstance(self.told[-1], Lost)
+        return losses
 
     def _relay(self, folder: Path) -> "Relay":
         from cookhouse.engine.transports.ray.relay import Relay
@@ -158,3 +161,25 @@ def test_no_thread_waits_for_one_that_was_hung_up(node: Node) -> None:
     node.start()
     node.relay.end()
     assert node.losses() == []
+
+
+def test_nothing_is_told_after_a_loss(node: Node) -> None:
+    """Would catch an answer of a worker that was given up, beside that of the one in its place."""
+    node.start()
+    node.relay.lose("enough")
+    node.tell(Done(command_id="late"))
+    assert node.losses() == ["enough"]
+
+
+def test_what_cannot_be_started_says_why_and_nothing_else(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a second loss in other words, and an operator's mistake that is taken for a bug."""
+
+    def refuse(*_: Any) -> None:
+        raise InputError("node n1 has no cookhouse")
+
+    monkeypatch.setattr(f"{RELAY}.begin", refuse)
+    node.relay.run()
+    (lost,) = node.told
+    assert isinstance(lost, Lost)
+    assert lost.failure is not None
+    assert (lost.reason, lost.failure.kind) == ("node n1 has no cookhouse", "input")

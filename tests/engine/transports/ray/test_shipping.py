@@ -1,5 +1,6 @@
 """Files on their way to a worker and back, without a cluster: what is told where one end is lost meanwhile."""
 
+import threading
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ class Worker:
         self.told: list[Event] = []
         self.submitted: list[Command] = []
         self.losses: list[str] = []
+        self.is_unwanted = threading.Event()
         self.shipping: Shipping = self._shipping()
 
     def _shipping(self) -> "Shipping":
@@ -77,18 +79,29 @@ class Worker:
         assert self.shipping.inward(Done(command_id="save", output=saved)) is None
         self.shipping.close()
 
+    def carry(self, folder: Path, command_id: str) -> Fetch:
+        """A fetch whose files have been sent, or cannot be."""
+        fetch = Fetch(
+            command_id=command_id,
+            account=ACCOUNT,
+            snapshot_id="s",
+            base_model="base",
+            lora=LoraSpec(),
+            url=folder.absolute().as_uri(),
+        )
+        carried = self.shipping.carry(fetch, self.is_unwanted)
+        assert isinstance(carried, Fetch)
+        return carried
+
     def fetch(self, folder: Path, command_id: str) -> Any:
         """The command as it is sent."""
-        return self.shipping.outward(
-            Fetch(
-                command_id=command_id,
-                account=ACCOUNT,
-                snapshot_id="s",
-                base_model="base",
-                lora=LoraSpec(),
-                url=folder.absolute().as_uri(),
-            )
-        )
+        return self.shipping.outward(self.carry(folder, command_id))
+
+    def failure(self, command_id: str) -> Failure:
+        """That of a command that the worker could not do."""
+        failed = self.shipping.inward(Failed(command_id=command_id, failure=NO_MEMORY))
+        assert isinstance(failed, Failed)
+        return failed.failure
 
     def sample(self, command_id: str) -> None:
         request = SampleRequest(
@@ -151,11 +164,8 @@ def test_a_second_fetch_makes_up_for_the_first(worker: Worker, tmp_path: Path) -
     assert worker.fetch(folder, "second").url == "worker://w1/ray-2"
     worker.sample("late")
     assert worker.sent == {"ray-2/a.bin": b"1234"}
-    early, late = (worker.shipping.inward(Failed(command_id=each, failure=NO_MEMORY)) for each in ("early", "late"))
-    assert isinstance(early, Failed)
-    assert early.failure.kind == "damaged"
-    assert isinstance(late, Failed)
-    assert late.failure == NO_MEMORY
+    assert worker.failure("early").kind == "damaged"
+    assert worker.failure("late") == NO_MEMORY
     assert worker.submitted == []
     worker.shipping.inward(Done(command_id="second", output=None))
     (forget,) = worker.submitted
@@ -169,7 +179,46 @@ def test_files_that_came_damaged_are_not_read(worker: Worker, tmp_path: Path, mo
     monkeypatch.setattr(worker, "sums", lambda *_: {"a.bin": [(4, zlib.crc32(bytes(4)))]})
     worker.shipping = worker._shipping()
     assert worker.fetch(tmp_path, "first").url == "worker://w1/ray-1-unsent"
-    failed = worker.shipping.inward(Failed(command_id="first", failure=NO_MEMORY))
+    failure = worker.failure("first")
+    assert failure.kind == "disk"
+    assert "not at the worker as they were sent" in failure.message
+
+
+def test_files_of_a_fetch_that_is_canceled_are_not_kept(worker: Worker, tmp_path: Path) -> None:
+    """Would catch files of nobody's at the worker, and those of an earlier fetch deleted while they are read."""
+    (tmp_path / "a.bin").write_bytes(b"1234")
+    worker.fetch(tmp_path, "first")
+    worker.shipping.discard(worker.carry(tmp_path, "second"))
+    (forgotten,) = worker.submitted
+    assert isinstance(forgotten, Forget)
+    assert forgotten.urls == ("worker://w1/ray-2",)
+    worker.is_unwanted.set()
+    worker.sent.clear()
+    worker.shipping.discard(worker.carry(tmp_path, "third"))
+    assert worker.sent == {}
+    forget = worker.shipping.outward(Forget(command_id="", account=ACCOUNT, snapshot_ids=("s",)))
+    assert isinstance(forget, Forget)
+    assert forget.urls == ("worker://w1/ray-1",)
+
+
+@pytest.mark.parametrize("name", ["ObjectStoreFullError", "OutOfDiskError"])
+def test_no_room_in_ray_s_store_fails_what_needs_it(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Would catch a worker that is lost, over and over, since a disk is full."""
+    import ray.exceptions
+
+    def no_room(*_: object) -> Any:
+        raise getattr(ray.exceptions, name)("no room")
+
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "a.bin").write_bytes(b"1234")
+    monkeypatch.setattr("ray.put", no_room)
+    worker.fetch(tmp_path / "weights", "first")
+    assert worker.failure("first").kind == "disk"
+    monkeypatch.setattr(worker, "read", no_room)
+    worker.save(tmp_path / "saved")
+    (failed,) = worker.told
     assert isinstance(failed, Failed)
     assert failed.failure.kind == "disk"
-    assert "not at the worker as they were sent" in failed.failure.message
+    assert worker.losses == []

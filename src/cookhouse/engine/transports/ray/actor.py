@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cookhouse.engine.contract import Command, Event, Failure, Lost, WorkerOptions
+from cookhouse.engine.contract import Command, Event, Lost, WorkerOptions
 from cookhouse.engine.transports.child_process import LogTeller, MakeRunning, Running, encode_events
 from cookhouse.engine.transports.messages import MessageError, decode_all
 from cookhouse.engine.transports.ray.frame_box import FrameBox
@@ -130,8 +130,7 @@ class WorkerActor:
             _hand(self._running, message)
 
     def _fail(self, error: Exception) -> None:
-        failure = Failure.of(error)
-        self._tell([Lost(worker="", reason=failure.message, failure=failure)])
+        self._tell([Lost.by(error)])
         self._box.close()
 
     def _tell(self, events: Sequence[Event]) -> None:

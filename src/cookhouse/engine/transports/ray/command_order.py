@@ -8,9 +8,12 @@ from cookhouse.engine.contract import (
     Create,
     Fetch,
     Forget,
+    Inspect,
     Load,
+    ModelCommand,
     Pass,
     Publish,
+    Read,
     Sample,
     Save,
     SaveSnapshot,
@@ -24,7 +27,7 @@ _Names = frozenset[tuple[str, str]]
 class _Held:
     command: Command | None
     names: _Names | None
-    """Of models, snapshots and commands that it is about; None: of all there are."""
+    """Of models and snapshots that it is about; none: it waits for nothing; None: for all there is."""
     is_transfer: bool
     """Whether its files are to be sent ahead, and have not been."""
     is_under_way: bool = False
@@ -33,7 +36,8 @@ class _Held:
 class CommandOrder:
     """Commands in the order in which they came, up to the end, which is None. For one thread.
 
-    Each waits for those before it that are about the same; one that is about neither model nor snapshot for all.
+    Each waits for those before it that are about the same; one that is about neither model nor snapshot for all. What
+    is done at once, or of files that are there, waits for none and holds up none: `Forget`, `Inspect`, `Read`.
     """
 
     def __init__(self) -> None:
@@ -42,26 +46,38 @@ class CommandOrder:
     def put(self, command: Command | None, *, is_transfer: bool = False) -> None:
         self._held.append(_Held(command, _names(command), is_transfer))
 
-    def arrived(self, command: Command) -> None:
+    def drop(self, forget: Forget) -> list[Command]:
+        """Take out what a `Forget` cancels: the worker never hears of these, and they are to be told of their end."""
+        dropped: list[Command] = []
+        still: list[_Held] = []
+        for held in self._held:
+            if held.command is not None and _cancels(forget, held.command):
+                dropped.append(held.command)
+            else:
+                still.append(held)
+        self._held = still
+        return dropped
+
+    def arrived(self, command: Load | Fetch) -> None:
         """The files of a command are at the worker, or cannot be: in its place this one is to be sent."""
         for held in self._held:
             if held.is_under_way and held.command is not None and held.command.command_id == command.command_id:
                 held.command, held.is_transfer = command, False
 
-    def take(self) -> tuple[Sequence[Command | None], Sequence[Command]]:
+    def take(self) -> tuple[Sequence[Command | None], Sequence[Load | Fetch]]:
         """What is to be sent now, in order; and what is to be carried: `arrived` is to be called for each."""
         ready: list[Command | None] = []
-        to_carry: list[Command] = []
+        to_carry: list[Load | Fetch] = []
         still: list[_Held] = []
         names: set[tuple[str, str]] = set()
         """Of those that wait."""
         is_all = False
         for held in self._held:
-            is_free = not still or not (is_all or held.names is None or held.names & names)
+            is_free = not still or (held.names is not None and not (held.names and (is_all or held.names & names)))
             if is_free and not held.is_transfer:
                 ready.append(held.command)
                 continue
-            if is_free and not held.is_under_way and held.command is not None:
+            if is_free and not held.is_under_way and isinstance(held.command, Load | Fetch):
                 held.is_under_way = True
                 to_carry.append(held.command)
             still.append(held)
@@ -81,12 +97,17 @@ def _names(command: Command | None) -> _Names | None:
             names = [("snapshot", command.snapshot_id)]
         case Sample():
             names = [("snapshot", command.request.snapshot_id or "")]
-        case Forget():
-            names = [
-                *(("model", each) for each in command.model_ids),
-                *(("snapshot", each) for each in command.snapshot_ids),
-                *(("command", each) for each in command.command_ids),
-            ]
+        case Forget() | Inspect() | Read():
+            names = []
         case _:
             return None
-    return frozenset([*names, ("command", command.command_id)] if command.command_id else names)
+    return frozenset(names)
+
+
+def _cancels(forget: Forget, command: Command) -> bool:
+    """Whether it ends a command that waits: one of a model, one by its id, or one that was to make a snapshot."""
+    if command.command_id in forget.command_ids:
+        return True
+    if isinstance(command, ModelCommand) and command.model_id in forget.model_ids:
+        return True
+    return isinstance(command, Fetch | Publish) and command.snapshot_id in forget.snapshot_ids

@@ -1,7 +1,23 @@
 """What Ray raises, as we say and tell it."""
 
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import (
+    LocalRayletDiedError,
+    NodeDiedError,
+    ObjectLostError,
+    ObjectStoreFullError,
+    OutOfDiskError,
+    RayActorError,
+    RayError,
+    RaySystemError,
+    RayTaskError,
+    WorkerCrashedError,
+)
 
+from cookhouse.engine.contract import Failure
+
+NO_ROOM = ObjectStoreFullError, OutOfDiskError
+"""Ray's store, and the disk behind it: neither the actor's end nor a bug."""
+_LOSSES = RayActorError, NodeDiedError, LocalRayletDiedError, WorkerCrashedError, ObjectLostError, RaySystemError
 _MAX_SAID = 300
 
 
@@ -14,11 +30,15 @@ def said(error: Exception) -> str:
     return (cause if found else text)[:_MAX_SAID] or type(error).__name__
 
 
-def cause_of(error: Exception) -> BaseException:
-    """What an actor raised, without what Ray says of it."""
-    return error.cause if isinstance(error, RayTaskError) else error
-
-
 def is_loss(error: Exception) -> bool:
-    """Whether an actor is out of reach, rather than that it raised something."""
-    return isinstance(error, RayError) and not isinstance(error, RayTaskError)
+    """Whether an actor or its node is out of reach, rather than that it raised something."""
+    return isinstance(error, _LOSSES) and not isinstance(error, RayTaskError)
+
+
+def failure_of(error: Exception) -> Failure:
+    """That of a command which raised an error, here or in an actor."""
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    failure = Failure.of(cause)
+    if isinstance(cause, NO_ROOM):
+        return Failure(blame="server", kind="disk", message=said(cause), details=failure.details)
+    return failure

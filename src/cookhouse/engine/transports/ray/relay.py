@@ -3,21 +3,18 @@
 `end` is the one way to end, from whatever thread. It tells why, and wakes the others:
 
 run      finds a place, starts the actor, and reads its events until the last one; then gives the place back
-sender   sends commands, in the order of `command_order`
-carriers send files ahead of a command
+sender   sends commands: see `submitting`
 watcher  looks after the node and what was sent; after the end it ends the actor
 """
 
 import contextlib
 import logging
-import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -30,26 +27,19 @@ from cookhouse.engine.transports.ray.actor import Place
 from cookhouse.engine.transports.ray.addresses import answers
 from cookhouse.engine.transports.ray.bundles import device_of, memory_share
 from cookhouse.engine.transports.ray.cluster import Cluster, Node
-from cookhouse.engine.transports.ray.command_order import CommandOrder
 from cookhouse.engine.transports.ray.object_cache import ObjectCache
 from cookhouse.engine.transports.ray.own_tokenizers import with_own_tokenizers
 from cookhouse.engine.transports.ray.ray_errors import said
 from cookhouse.engine.transports.ray.shipping import Shipping
 from cookhouse.engine.transports.ray.starting import begin, make_actor
+from cookhouse.engine.transports.ray.submitting import Submitter
+from cookhouse.errors import CookhouseError
 
 _log = logging.getLogger(__name__)
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
 """How often a node is asked whether it is there, and how often in a row it may miss that."""
 _LEAVE_SECONDS = 5.0
 """For an actor to delete its files and end; then it is killed."""
-_MAX_COMMANDS, _MAX_CARRIERS = 64, 3
-"""Sent at a time; threads that send files."""
-
-
-class _Arrived(NamedTuple):
-    """Of a command whose files have been sent, or cannot be."""
-
-    command: Command
 
 
 class Relay:
@@ -74,60 +64,60 @@ class Relay:
         self._engine_options = engine_options
         self._load = load
         self._make = make
-        self._tell = tell
+        self._tell_server = tell
         self._check_cluster = check_cluster
-        self._outgoing: queue.SimpleQueue[Command | _Arrived | None] = queue.SimpleQueue()
-        self._num_sent = 0
-        self._sent: deque[Any] = deque()
-        """Calls that have not been seen to arrive."""
-        self._is_up = threading.Event()
+        self._submitter = Submitter(self._tell, self._or_lost)
+        self._is_ending = False
         self._is_over = threading.Event()
+        """Nothing more is told."""
         self._lock = threading.Lock()
         self._actor: Any = None
         self._shipping: Shipping | None = None
 
     def submit(self, commands: Sequence[Command]) -> None:
         """See `Running`."""
-        for command in commands:
-            self._outgoing.put(command)
+        self._submitter.submit(commands)
 
     def stop(self) -> None:
         """See `Running`."""
-        self._outgoing.put(None)
+        self._submitter.submit([None])
 
     def end(self, lost: Lost | None = None) -> None:
         """End the actor, whatever it does, and tell of its loss, if it is one. From any thread, without waiting for
         Ray. Only the first call counts.
         """
         with self._lock:
-            is_first = not self._is_over.is_set()
-            self._is_over.set()
+            is_first, self._is_ending = not self._is_ending, True
         if not is_first:
             return
         if self._shipping is not None:
             self._shipping.abandon()
-        if lost is not None:
-            self._tell([lost])
-        self._is_up.set()
-        self._outgoing.put(None)
+        with self._lock:
+            if lost is not None:
+                self._tell_server([lost])
+            self._is_over.set()
+        self._submitter.end()
 
     def lose(self, reason: str) -> None:
         """End it, and say why."""
         self.end(Lost(worker=self._options.worker, reason=reason))
 
     def run(self) -> None:
-        """Find a place, start the actor there, and carry events until it ends.
+        """Find a place, start the actor there, and carry events until it ends."""
+        with self._or_lost("it cannot be started"):
+            group, bundle = self._cluster.place(self._options.worker, self._options.index)
+            try:
+                if not self._is_over.is_set():  # while there was no place
+                    self._run(group, bundle)
+            finally:
+                with contextlib.suppress(RayError):
+                    ray.util.remove_placement_group(group)
 
-        Raises:
-            CookhouseError: it cannot be started there.
-        """
-        group, bundle = self._cluster.place(self._options.worker, self._options.index)
-        try:
-            if not self._is_over.is_set():  # while there was no place
-                self._run(group, bundle)
-        finally:
-            with contextlib.suppress(RayError):
-                ray.util.remove_placement_group(group)
+    def _tell(self, events: Sequence[Event]) -> None:
+        """Tell events, in order; nothing once it is over."""
+        with self._lock:
+            if not self._is_over.is_set():
+                self._tell_server(events)
 
     def _run(self, group: PlacementGroup, bundle: Mapping[str, float]) -> None:
         (node_id,) = ray.util.placement_group_table(group)["bundles_to_node_id"].values()
@@ -136,9 +126,11 @@ class Relay:
         watcher = threading.Thread(target=self._watch, args=(node,), name="watcher", daemon=True)
         watcher.start()
         try:
-            self._begin(node, bundle)
-            threading.Thread(target=self._send_all, name="sender", daemon=True).start()
-            self._read(node)
+            with self._or_lost("it cannot be started"):
+                self._begin(node, bundle)
+                sender = partial(self._submitter.run, self._actor, self._shipping)
+                threading.Thread(target=sender, name="sender", daemon=True).start()
+                self._read(node)
         finally:
             self.end()
             watcher.join()
@@ -193,60 +185,14 @@ class Relay:
             if told is not None:
                 self._tell([told])
             if isinstance(event, Up):
-                self._is_up.set()
-
-    def _send_all(self) -> None:
-        with ThreadPoolExecutor(_MAX_CARRIERS, "carrier") as carriers, self._or_lost("commands cannot be sent"):
-            order = CommandOrder()
-            is_last = False
-            while not is_last:
-                for message in self._take_outgoing():
-                    if isinstance(message, _Arrived):
-                        order.arrived(message.command)
-                    else:
-                        order.put(message, is_transfer=self._needs_files(message))
-                if self._is_over.is_set():
-                    return
-                ready, to_carry = order.take()
-                for command in to_carry:
-                    carriers.submit(self._carry, command)
-                is_last = None in ready
-                self._send(ready)
-
-    def _needs_files(self, command: Command | None) -> bool:
-        return self._shipping is not None and command is not None and self._shipping.needs_files(command)
-
-    def _carry(self, command: Command) -> None:
-        """Have a command's files sent, and then it. In a carrier's thread."""
-        with self._or_lost("files cannot be sent"):
-            self._is_up.wait()  # its folder is emptied before
-            if self._shipping is not None and not self._is_over.is_set():
-                self._outgoing.put(_Arrived(self._shipping.outward(command)))
-
-    def _send(self, commands: Sequence[Command | None]) -> None:
-        frames: list[memoryview] = []
-        for command in commands:
-            if self._shipping is not None and command is not None:
-                command = self._shipping.outward(command)
-            frames += encode(command)
-        if frames:
-            self._sent.append(self._actor.submit.remote(self._num_sent, b"".join(frames)))
-            self._num_sent += 1
-
-    def _take_outgoing(self) -> list[Command | _Arrived | None]:
-        """What is there; waits for at least one."""
-        taken = [self._outgoing.get()]
-        with contextlib.suppress(queue.Empty):
-            while len(taken) < _MAX_COMMANDS:
-                taken.append(self._outgoing.get_nowait())
-        return taken
+                self._submitter.begin_files()
 
     def _watch(self, node: Node) -> None:
         """Notice a node that is gone before Ray does, which may take half a minute, and end the actor in the end."""
         misses = 0
         while not self._is_over.wait(_WATCH_SECONDS):
             with self._or_lost("a command did not arrive"):
-                self._check_sent()
+                self._submitter.check_sent()
             misses = 0 if answers(node.name, node.port) else misses + 1
             if misses == _MAX_MISSES:
                 self.lose(f"its node {node.name} does not answer")
@@ -254,14 +200,6 @@ class Relay:
             ray.wait([self._actor.leave.remote()], timeout=_LEAVE_SECONDS)
         with contextlib.suppress(RayError):
             ray.kill(self._actor)
-
-    def _check_sent(self) -> None:
-        """Raise what a call raised: all that were sent after one that is lost wait for it, for ever."""
-        sent = [self._sent.popleft() for _ in range(len(self._sent))]
-        if sent:
-            arrived, under_way = ray.wait(sent, num_returns=len(sent), timeout=0)
-            self._sent.extend(under_way)
-            ray.get(arrived)
 
     @contextlib.contextmanager
     def _or_lost(self, what: str) -> Iterator[None]:
@@ -271,7 +209,10 @@ class Relay:
         except Exception as error:
             if self._is_over.is_set():
                 return
+            if isinstance(error, CookhouseError) and not isinstance(error, RayError):  # its words say why
+                self.end(Lost.by(error, self._options.worker))
+                return
             if not isinstance(error, RayError):
-                _log.exception("%s to worker %s", what, self._options.worker)
+                _log.exception("worker %s: %s", self._options.worker, what)
             self._check_cluster()
             self.lose(f"{what}: {said(error)}")

@@ -6,7 +6,6 @@ Save, SaveSnapshot   the worker saves into a folder of its own; the files are br
 
 import itertools
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,12 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import ray
-
 from cookhouse.engine.contract import (
     Account,
     Command,
-    DamagedError,
     Done,
     Event,
     Failed,
@@ -34,19 +30,15 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.transports.child_process import Tell
-from cookhouse.engine.transports.ray.object_cache import PART_BYTES, ObjectCache
-from cookhouse.engine.transports.ray.ray_errors import cause_of, is_loss, said
-from cookhouse.engine.transports.ray.worker_files import MAX_FILE_BYTES, Sums, checked_name
-from cookhouse.engine.worker.folders import file_sizes, shared_folder
-from cookhouse.errors import InputError
-
-_MAX_UNDER_WAY = 2
-"""Parts of a file that are on their way at a time: one is sent while the next is read."""
+from cookhouse.engine.transports.ray.object_cache import ObjectCache
+from cookhouse.engine.transports.ray.ray_errors import failure_of, is_loss, said
+from cookhouse.engine.transports.ray.transfers import bring_files, send_folder
+from cookhouse.engine.worker.folders import shared_folder
 
 
 class Shipping:
-    """`outward` is called in the thread that submits, or for files in one of several, but for one snapshot in one at a
-    time; `inward` in the thread that reads events.
+    """`carry` is called in any thread, `outward` and `discard` in the one that submits, `inward` in the one that reads
+    events.
     """
 
     def __init__(
@@ -72,6 +64,8 @@ class Shipping:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saves")
         self._numbers = itertools.count(1)
         """Of folders at the worker."""
+        self._carried: dict[str, tuple[str, Failure | None]] = {}
+        """By command that is not sent yet: the folder of its files at the worker, and why they are not there."""
         self._passing: dict[str, str] = {}
         """By command: a folder at the worker, not needed once it is answered."""
         self._fetches: dict[str, str] = {}
@@ -84,38 +78,55 @@ class Shipping:
         """By snapshot: why its files could not be sent."""
 
     def needs_files(self, command: Command) -> bool:
-        """Whether `outward` takes long: it sends files."""
+        """Whether it is to be carried, and then sent as `carry` gives it."""
         return isinstance(command, Load | Fetch) and shared_folder(command.url) is not None
 
+    def carry(self, command: Load | Fetch, is_unwanted: threading.Event) -> Load | Fetch:
+        """Send a command's files, unless nobody wants them any more; the command with the folder where they are.
+
+        Raises:
+            RayError: the worker is out of reach.
+        """
+        here = shared_folder(command.url)
+        assert here is not None
+        there = f"ray-{next(self._numbers)}"
+        failure = None
+        try:
+            send_folder(self._actor, self._objects, here, there, is_unwanted)
+        except Exception as error:
+            if is_loss(error):
+                raise
+            failure = failure_of(error)
+        self._carried[command.command_id] = there, failure
+        # Without its files the worker is to fail it in its turn, and not to read a part of them.
+        return replace(command, url=self._url(there if failure is None else f"{there}-unsent"))
+
+    def discard(self, command: Load | Fetch) -> None:
+        """Have the files of a command that was carried, and is not sent, deleted."""
+        there, _ = self._carried.pop(command.command_id)
+        self._forget(there)
+
     def outward(self, command: Command) -> Command:
-        """The command as the worker can carry it out. Waits until its files are there."""
+        """The command as the worker can carry it out, just before it is sent."""
         match command:
             case Forget():
                 return self._forgetting(command)
+            case Load() | Fetch():
+                if command.command_id in self._carried:
+                    self._note_carried(command, *self._carried.pop(command.command_id))
+                return command
             case Sample():
                 self._note_unfetched(command.command_id, command.request.snapshot_id or "")
             case SaveSnapshot():
                 self._note_unfetched(command.command_id, command.snapshot_id)
-        if not isinstance(command, Load | Fetch | Save | SaveSnapshot):
+        if not isinstance(command, Save | SaveSnapshot):
             return command
         here = shared_folder(command.url)
         if here is None:
             return command
         there = f"ray-{next(self._numbers)}"
-        if isinstance(command, Save | SaveSnapshot):
-            self._saves[command.command_id] = command, here, there
-            return replace(command, url=self._url(there))
-        if isinstance(command, Load):
-            self._passing[command.command_id] = there
-        else:
-            self._fetch_anew(command, there)
-        failure = self._send(here, there)
-        if failure is None:
-            return replace(command, url=self._url(there))
-        self._unsent[command.command_id] = failure
-        if isinstance(command, Fetch):
-            self._unfetched[command.snapshot_id] = failure
-        return replace(command, url=self._url(f"{there}-unsent"))  # which is not there: the worker fails it in its turn
+        self._saves[command.command_id] = command, here, there
+        return replace(command, url=self._url(there))
 
     def inward(self, event: Event) -> Event | None:
         """The event as the server expects it; None: it is told later."""
@@ -147,11 +158,18 @@ class Shipping:
     def _forget(self, there: str) -> None:
         self._submit([Forget(command_id="", account=Account("", ""), urls=(self._url(there),))])
 
-    def _fetch_anew(self, command: Fetch, there: str) -> None:
-        """Note where a snapshot's files go; those that an earlier Fetch brought are read until this one is answered."""
+    def _note_carried(self, command: Load | Fetch, there: str, failure: Failure | None) -> None:
+        """Note where a command's files are as long as they are read, and why they are not there, if so."""
+        if failure is not None:
+            self._unsent[command.command_id] = failure
+        if isinstance(command, Load):
+            self._passing[command.command_id] = there
+            return
         self._unfetched.pop(command.snapshot_id, None)
+        if failure is not None:
+            self._unfetched[command.snapshot_id] = failure
         earlier = self._fetches.pop(command.snapshot_id, None)
-        if earlier is not None:
+        if earlier is not None:  # it is read until this command is answered
             self._passing[command.command_id] = earlier
         self._fetches[command.snapshot_id] = there
 
@@ -167,32 +185,6 @@ class Shipping:
         if snapshot_id in self._unfetched:
             self._unsent[command_id] = self._unfetched[snapshot_id]
 
-    def _send(self, here: Path, there: str) -> Failure | None:
-        """Send a folder's files; why they could not be."""
-        try:
-            if not here.is_dir():
-                raise DamagedError(f"there is no checkpoint {here}")
-            sums = self._send_files(here, there)
-            if ray.get(self._actor.sums.remote(there, PART_BYTES)) != sums:
-                raise OSError(f"the files of {here} are not at the worker as they were sent")
-        except (OSError, InputError) as error:  # an actor's, too: Ray raises what is both
-            return Failure.of(cause_of(error))
-        return None
-
-    def _send_files(self, here: Path, there: str) -> dict[str, Sums]:
-        """Send a folder's files; what they are by name."""
-        under_way: deque[Any] = deque()
-        sums: dict[str, Sums] = {name: [] for name in file_sizes(here)}
-        for name, of_file in sums.items():
-            for part in self._objects.parts(here / name):
-                of_file.append(part.sums)
-                under_way.append(self._actor.write.remote(f"{there}/{name}", part.offset, part.reference))
-                if len(under_way) >= _MAX_UNDER_WAY:
-                    ray.get(under_way.popleft())
-        while under_way:
-            ray.get(under_way.popleft())
-        return sums
-
     def _bring(self, done: Done, command: Save | SaveSnapshot, here: Path, there: str) -> None:
         """Write here what the worker saved, and say that it is done. Runs in the writer's thread."""
         if self._is_abandoned:
@@ -201,8 +193,7 @@ class Shipping:
             with ExitStack() as landing:
                 with new_folder(here) as folder:
                     assert isinstance(done.output, Saved)
-                    for name, num_bytes in done.output.sizes.items():
-                        self._bring_file(f"{there}/{name}", num_bytes, folder / checked_name(name))
+                    bring_files(self._actor, there, done.output.sizes, folder)
                     landing.enter_context(self._landing)
                     if self._is_abandoned:
                         raise _AbandonedError
@@ -213,22 +204,8 @@ class Shipping:
             if is_loss(error):  # the save is to be done again, by another worker
                 self._lose(f"what it saved cannot be brought: {said(error)}")
                 return
-            self._tell([Failed(command_id=done.command_id, failure=Failure.of(cause_of(error)))])
+            self._tell([Failed(command_id=done.command_id, failure=failure_of(error))])
         self._forget(there)
-
-    def _bring_file(self, name: str, num_bytes: int, path: Path) -> None:
-        if num_bytes > MAX_FILE_BYTES:
-            raise InputError(f"{name} has {num_bytes:,} bytes; a file may have {MAX_FILE_BYTES:,}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        offsets = deque(range(0, num_bytes, PART_BYTES))
-        under_way: deque[Any] = deque()
-        with path.open("wb") as file:
-            while offsets or under_way:
-                while offsets and len(under_way) < _MAX_UNDER_WAY:
-                    under_way.append(self._actor.read.remote(name, offsets.popleft(), PART_BYTES))
-                file.write(ray.get(under_way.popleft()))
-        if path.stat().st_size != num_bytes:
-            raise OSError(f"{name} came with {path.stat().st_size:,} bytes of {num_bytes:,}")
 
 
 class _AbandonedError(Exception):
