@@ -66,6 +66,31 @@ def run_child(descriptor: int, load: Callable[[], None], make: MakeRunning) -> i
     return code
 
 
+class Feed:
+    """Hands messages to what runs: also those that came before it did. From any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._early: list[Any] = []
+        self._running: Running | None = None
+
+    def start(self, running: Running) -> None:
+        """Hand it what has come so far, and what comes."""
+        with self._lock:
+            self._running = running
+            early, self._early = self._early, []
+            for message in early:
+                _hand(running, message)
+
+    def put(self, message: Any) -> None:
+        """Raises MessageError: it is no command, nor None, which is the end."""
+        with self._lock:
+            if self._running is None:
+                self._early.append(message)
+            else:
+                _hand(self._running, message)
+
+
 class Pipe:
     """The child's end of the socket."""
 
@@ -75,9 +100,7 @@ class Pipe:
         self._connection = connection
         self._end = end
         self._sender = Sender(connection)
-        self._lock = threading.Lock()
-        self._early: list[Command | None] = []
-        self._running: Running | None = None
+        self._feed = Feed()
         self.options: Future[tuple[WorkerOptions, Mapping[str, Any]]] = Future()
         threading.Thread(target=self._read, name="pipe", daemon=True).start()
 
@@ -87,17 +110,14 @@ class Pipe:
 
     def feed(self, running: Running) -> None:
         """Hand it what has come so far, and what comes."""
-        with self._lock:
-            self._running = running
-            early, self._early = self._early, []
-            for message in early:
-                _hand(running, message)
+        self._feed.start(running)
 
     def flush(self) -> None:
         self._sender.flush()
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up. The socket is closed by the thread that reads it."""
+        self._sender.close()
         with contextlib.suppress(OSError):  # the other end has
             self._connection.shutdown(socket.SHUT_RDWR)
 
@@ -111,17 +131,14 @@ class Pipe:
             options, engine_options = next(messages)
             self.options.set_result((WorkerOptions(**{**options, "folder": Path(options["folder"])}), engine_options))
             for message in messages:
-                with self._lock:
-                    if self._running is None:
-                        self._early.append(message)
-                    else:
-                        _hand(self._running, message)
+                self._feed.put(message)
         except (EOFError, ConnectionError):
             self._leave(0)
         except BaseException:  # without this thread nothing would end the process
             _log.exception("the worker cannot be told what to do")
             self._sender.flush(1.0)
             self._leave(1)
+        self._connection.close()
 
     def _leave(self, code: int) -> None:
         self._end(code)
@@ -142,7 +159,7 @@ def encode_events(events: Sequence[Event]) -> Pieces:
     return pieces
 
 
-def _hand(running: Running, message: Command | None) -> None:
+def _hand(running: Running, message: Any) -> None:
     if message is None:
         running.stop()
     elif isinstance(message, Command):

@@ -1,6 +1,7 @@
 """A cluster of Ray's with two nodes on this machine, and workers on either."""
 
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import AsyncIterator, Iterator
@@ -64,6 +65,16 @@ async def running(workers: RayWorkers, folder: Path) -> AsyncIterator[Worker]:
         yield worker
     finally:
         await worker.close(0)
+
+
+def groups_of(address: str) -> list[str]:
+    """Placement groups that a cluster has."""
+    program = (
+        "import sys, ray; from ray.util import placement_group_table; ray.init(sys.argv[1], logging_level='error'); "
+        "print(*(name for name, group in placement_group_table().items() if group['state'] != 'REMOVED'))"
+    )
+    words = [sys.executable, "-W", "ignore", "-c", program, address]
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
 
 
 async def pid_of(worker: Worker) -> int:

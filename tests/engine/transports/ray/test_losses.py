@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +13,8 @@ import pytest
 from cookhouse.engine.transports.ray.addresses import LOCAL
 from cookhouse.engine.transports.ray.workers import RayWorkers
 from tests.engine.transports.calls import is_up, reason, run, told
-from tests.engine.transports.ray.clusters import FAKE_DRIVER, TwoNodes, is_running, pid_of, running
-from tests.waiting import wait_until
+from tests.engine.transports.ray.clusters import FAKE_DRIVER, TwoNodes, groups_of, is_running, pid_of, running
+from tests.waiting import next_line, wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_is_here")]
 
@@ -88,8 +91,8 @@ def test_the_head_of_a_cluster_of_its_own_is_started_again(tmp_path: Path, victi
     run(test())
 
 
-def test_what_a_killed_server_started_ends(tmp_path: Path) -> None:
-    """Would catch a cluster that runs on with nobody to end it: the server's end is that of the driver's socket."""
+def test_what_a_killed_driver_started_ends(tmp_path: Path) -> None:
+    """Would catch a cluster that runs on with nobody to end it."""
 
     async def test() -> None:
         with RayWorkers(LOCAL, command=FAKE_DRIVER) as workers:
@@ -102,6 +105,29 @@ def test_what_a_killed_server_started_ends(tmp_path: Path) -> None:
                 wait_until(lambda: not any(map(is_running, started)))
 
     run(test())
+
+
+def test_a_killed_server_leaves_nothing_on_a_cluster_that_it_joined(ray_cluster: TwoNodes, tmp_path: Path) -> None:
+    """Would catch cores that stay reserved, and tenants' weights that stay on a node."""
+    words = [sys.executable, "-m", "tests.engine.transports.ray.holder", ray_cluster.address, str(tmp_path)]
+    before = groups_of(ray_cluster.address)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        actor, driver = map(int, next_line(server).split())
+        (folder,) = own_folders(actor)
+        for index in range(20_000):  # so that it takes a while to delete them
+            (folder / str(index)).touch()
+        assert len(groups_of(ray_cluster.address)) == len(before) + 1
+        server.kill()
+    wait_until(lambda: not is_running(actor) and not is_running(driver))
+    assert not folder.exists()
+    assert groups_of(ray_cluster.address) == before
+
+
+def own_folders(pid: int) -> list[Path]:
+    """Folders of a worker that sees none of the server's: it holds them open."""
+    base = Path(tempfile.gettempdir()) / f"cookhouse-{os.getuid()}"
+    held = (descriptor.resolve() for descriptor in Path(f"/proc/{pid}/fd").iterdir())
+    return [path for path in held if path.parent == base]
 
 
 def test_a_head_that_comes_back_is_joined_again(tmp_path: Path) -> None:

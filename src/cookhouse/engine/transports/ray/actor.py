@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cookhouse.engine.contract import Command, Event, Lost, WorkerOptions
-from cookhouse.engine.transports.child_process import LogTeller, MakeRunning, Running, encode_events
-from cookhouse.engine.transports.messages import MessageError, decode_all
+from cookhouse.engine.contract import Event, Lost, WorkerOptions
+from cookhouse.engine.transports.child_process import Feed, LogTeller, MakeRunning, encode_events
+from cookhouse.engine.transports.messages import decode_all
 from cookhouse.engine.transports.ray.frame_box import FrameBox
 from cookhouse.engine.transports.ray.in_order import InOrder
 from cookhouse.engine.transports.ray.own_folder import OwnFolder
@@ -51,8 +51,7 @@ class WorkerActor:
         self._box = FrameBox()
         self._lock = threading.Lock()
         self._in_order: InOrder[bytes] = InOrder()
-        self._early: list[Command | None] = []
-        self._running: Running | None = None
+        self._feed = Feed()
         self._files: WorkerFiles | None = None
         self._own_folder: OwnFolder | None = None
 
@@ -71,7 +70,7 @@ class WorkerActor:
             with self._lock:
                 for ready in self._in_order.put(number, frame):
                     for message in decode_all(ready):
-                        self._take(message)
+                        self._feed.put(message)
         except Exception as error:  # nobody waits for what this call returns
             self._fail(error)
 
@@ -113,21 +112,11 @@ class WorkerActor:
             self._files = WorkerFiles(worker.folder / _FILES)
             self._load()
             running = self._make(worker, engine_options, self._tell)
-            with self._lock:
-                self._running = running
-                for message in self._early:
-                    _hand(running, message)
-                self._early.clear()
+            self._feed.start(running)
             running.run()
         except Exception as error:
             self._fail(error)
         self._box.close()
-
-    def _take(self, message: Any) -> None:
-        if self._running is None:
-            self._early.append(message)
-        else:
-            _hand(self._running, message)
 
     def _fail(self, error: Exception) -> None:
         self._tell([Lost.by(error)])
@@ -152,12 +141,3 @@ def _settle(place: Place) -> None:
                 f"node {place.node} has no folder {folder}, a base model that is to be served; copy it there under the "
                 "same path, or mount it"
             )
-
-
-def _hand(running: Running, message: Any) -> None:
-    if message is None:
-        running.stop()
-    elif isinstance(message, Command):
-        running.submit([message])
-    else:
-        raise MessageError(f"{type(message).__name__} is no command")

@@ -5,18 +5,19 @@ workers         takes a socket for each worker; the end of what brings them ends
 one a worker    its relay
 """
 
+import contextlib
 import faulthandler
-import logging
 import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cookhouse.engine.contract import Failure, Lost
+from cookhouse.engine.contract import Lost
 from cookhouse.engine.transports.child_process import MakeRunning, Pipe
 from cookhouse.engine.transports.messages import Receiver, encode
 from cookhouse.engine.transports.ray.addresses import LOCAL, why_too_late
@@ -28,11 +29,14 @@ from cookhouse.extras import install_command
 if TYPE_CHECKING:
     from cookhouse.engine.transports.ray.cluster import Cluster
     from cookhouse.engine.transports.ray.object_cache import ObjectCache
+    from cookhouse.engine.transports.ray.relay import Relay
 
-_JOIN_SECONDS = 20.0
+_JOIN_SECONDS = 60.0
 _LOCAL_SECONDS = 120.0
 _FLUSH_SECONDS = 2.0
-_LEAVE_SECONDS = 10.0
+_END_SECONDS, _LEAVE_SECONDS = 8.0, 5.0
+"""For workers to delete their files and give their places back, and then to leave the cluster; the server waits
+longer."""
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
 _OBJECTS_SHARE = 4
 """Parts of files keep this part of the object store, one in so many."""
@@ -71,22 +75,17 @@ class _Driver:
         self._is_given_up = threading.Event()
         """The cluster is."""
         self._workers: list[threading.Thread] = []
-        self._losses: list[Callable[[str], None]] = []
-        """Tell each worker of its end."""
+        self._relays: list[Relay] = []
 
     def run(self) -> int:
         """Join, and stay until the server or the head is gone."""
-        seconds = _LOCAL_SECONDS if self._address == LOCAL else _JOIN_SECONDS
-        joining = threading.Timer(seconds, self._refuse, [InputError(why_too_late(self._address, seconds))])
-        joining.daemon = True
-        joining.start()
         try:
-            cluster = self._join()
+            _import_ray()
+            with self._bounded():
+                cluster = self._join()
         except CookhouseError as error:
-            joining.cancel()
             self._refuse(error)
             return 1
-        joining.cancel()
         # What Ray starts has the signals as they were. The server ends us in order, also when they are meant for both.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
@@ -95,7 +94,7 @@ class _Driver:
     def take_workers(self) -> None:
         """Serve each socket that comes in a thread of its own."""
         while True:
-            word, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+            word, descriptors = self._take_word()
             if not word:
                 if not self._is_given_up.is_set():
                     self._over.set()
@@ -105,14 +104,30 @@ class _Driver:
                 self._workers.append(worker)
                 worker.start()
 
-    def _join(self) -> "Cluster":
+    def _take_word(self) -> tuple[bytes, list[int]]:
+        """The socket that comes with a word; no word where the server is gone, or the cluster is given up."""
         try:
-            from cookhouse.engine.transports.ray.cluster import Cluster
-            from cookhouse.engine.transports.ray.object_cache import ObjectCache
-        except ModuleNotFoundError as error:
-            raise InputError(
-                f"--ray needs the package {error.name}, which is not installed: {install_command('ray')}"
-            ) from error
+            word, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+        except ConnectionError:  # it was killed before it had heard all that we noted
+            return b"", []
+        return word, descriptors
+
+    @contextlib.contextmanager
+    def _bounded(self) -> Iterator[None]:
+        """Refuse, and end, where what is within takes too long: Ray may wait for ever for another program's port."""
+        seconds = _LOCAL_SECONDS if self._address == LOCAL else _JOIN_SECONDS
+        timer = threading.Timer(seconds, self._refuse, [InputError(why_too_late(self._address, seconds))])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _join(self) -> "Cluster":
+        from cookhouse.engine.transports.ray.cluster import Cluster
+        from cookhouse.engine.transports.ray.object_cache import ObjectCache
+
         cluster = Cluster(self._address, self._needs, self._bundles, self._note_bundle)
         self._joined.set_result((cluster, ObjectCache(cluster.store_bytes() // _OBJECTS_SHARE)))
         return cluster
@@ -132,12 +147,6 @@ class _Driver:
 
     def _keep(self, connection: socket.socket) -> None:
         """Serve a worker, and forget it."""
-        try:
-            self._serve(connection)
-        finally:
-            self._workers.remove(threading.current_thread())
-
-    def _serve(self, connection: socket.socket) -> None:
         ends: list[Callable[[], None]] = []
         is_hung_up = threading.Event()
 
@@ -148,63 +157,99 @@ class _Driver:
 
         pipe = Pipe(connection, hang_up)
         try:
-            options, engine_options = pipe.options.result()
-        except EOFError:
-            return
-        try:
-            cluster, objects = self._joined.result()
-            from cookhouse.engine.transports.ray.relay import Relay
-
-            relay = Relay(
-                cluster,
-                objects,
-                options,
-                engine_options,
-                load=self._load,
-                make=self._make,
-                tell=pipe.tell,
-                check_cluster=partial(self._check, cluster),
-            )
+            relay = self._relay(pipe)
             ends.append(relay.end)
-            if is_hung_up.is_set():  # while there was no cluster
-                return
-            self._losses.append(relay.lose)
-            try:
-                pipe.feed(relay)
-                relay.run()
-            finally:
-                self._losses.remove(relay.lose)
-        except Exception as error:
-            failure = Failure.of(error)
-            if failure.details and failure.kind == "bug":
-                logging.getLogger(__name__).error("worker %s cannot be had", options.worker, exc_info=error)
-            pipe.tell([Lost(worker=options.worker, reason=failure.message, failure=failure)])
-        pipe.flush()
-        pipe.close()
+            if not is_hung_up.is_set():  # while there was no cluster
+                self._serve(pipe, relay)
+        except EOFError:
+            pass  # it was not told what to be
+        except CookhouseError as error:
+            pipe.tell([Lost.by(error)])
+        finally:
+            pipe.flush()
+            pipe.close()
+            self._workers.remove(threading.current_thread())
+
+    def _relay(self, pipe: Pipe) -> "Relay":
+        """Of the worker at the other end of a socket.
+
+        Raises:
+            EOFError: it has ended.
+            CookhouseError: there is no cluster.
+        """
+        options, engine_options = pipe.options.result()
+        cluster, objects = self._joined.result()
+        from cookhouse.engine.transports.ray.relay import Relay
+
+        return Relay(
+            cluster,
+            objects,
+            options,
+            engine_options,
+            load=self._load,
+            make=self._make,
+            tell=pipe.tell,
+            check_cluster=partial(self._check, cluster),
+        )
+
+    def _serve(self, pipe: Pipe, relay: "Relay") -> None:
+        self._relays.append(relay)
+        try:
+            pipe.feed(relay)
+            relay.run()
+        finally:
+            self._relays.remove(relay)
 
     def _watch(self, cluster: "Cluster") -> int:
         """Wait for the end of the server, or of the cluster: Ray would take a minute to notice that."""
-        import ray
-
         misses = 0
-        while misses < _MAX_MISSES and not self._is_given_up.is_set():
+        while not self._is_given_up.is_set():
             if self._over.wait(_WATCH_SECONDS):
-                leaving = threading.Thread(target=ray.shutdown, daemon=True)
-                leaving.start()
-                leaving.join(_LEAVE_SECONDS)
+                self._leave()
                 return 0
             reason = cluster.why_gone()
             misses = 0 if reason is None else misses + 1
-        self._check(cluster)
+            if reason is not None and misses == _MAX_MISSES:
+                self._give_up(reason)
         self._over.wait(_FLUSH_SECONDS)
         return 1
 
+    def _leave(self) -> None:
+        """End the workers, and leave the cluster. Ray would kill actors before they have deleted tenants' weights."""
+        import ray
+
+        for relay in list(self._relays):
+            relay.end()
+        deadline = time.monotonic() + _END_SECONDS
+        for worker in list(self._workers):
+            worker.join(max(0.0, deadline - time.monotonic()))
+        leaving = threading.Thread(target=ray.shutdown, daemon=True)
+        leaving.start()
+        leaving.join(_LEAVE_SECONDS)
+
     def _check(self, cluster: "Cluster") -> None:
-        """Where the cluster is gone, take no more workers, and then tell those that there are."""
+        """Give the cluster up, where it is gone."""
         reason = cluster.why_gone()
-        if reason is None:
-            return
+        if reason is not None:
+            self._give_up(reason)
+
+    def _give_up(self, reason: str) -> None:
+        """Take no more workers, and then tell those that there are."""
         self._is_given_up.set()
         self._control.shutdown(socket.SHUT_RDWR)  # the server then starts another driver
-        for lose in list(self._losses):
-            lose(reason)
+        for relay in list(self._relays):
+            relay.lose(reason)
+
+
+def _import_ray() -> None:
+    """Take the time that it takes before any is measured.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import cookhouse.engine.transports.ray.relay  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"--ray needs the package {error.name}, which is not installed: {install_command('ray')}"
+        ) from error
