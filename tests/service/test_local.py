@@ -297,6 +297,32 @@ async def test_a_server_that_cannot_start_again_ends_the_work(tmp_path: Path) ->
     ]
 
 
+async def test_a_server_waits_for_a_cluster_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a server that is given up after three looks for a head of Ray's that takes a minute to come back."""
+    monkeypatch.setattr("cookhouse.service.running._FIRST_PAUSE_SECONDS", 0.01)
+    away = "import pathlib, sys\nif '--port' in argv and argv[argv.index('--port') + 1] != '0':\n"
+    away += "    tries = pathlib.Path(argv[argv.index('--state-dir') + 1]) / 'tries'\n"
+    away += "    tries.open('a').write('x')\n    if len(tries.read_text()) < 6:\n"
+    away += "        print('error: nobody answers at head:6379', file=sys.stderr)\n        sys.exit(2)\n"
+    said: list[str] = []
+    async with EmbeddedService(
+        lambda: local_server(
+            tmp_path,
+            base_models=["cookhouse/tiny"],
+            command=(*command(away + SERVER), "--ray", "head:6379"),
+            say=said.append,
+        ),
+        Restarts(max_deaths=2),
+    ) as service:
+        server = await service.start()
+        first = server.process
+        first.kill()
+        await service.guard(wait_for(lambda: server.process is not first))
+    why = "the embedded server cannot start again: nobody answers at head:6379; trying again in "
+    assert said[0] == "the embedded server died (signal 9); it is started again, and work goes on"
+    assert said[1:] == [f"{why}{0.01 * 2**index:g} s" for index in range(5)]
+
+
 async def test_leaving_while_it_starts_again_stops_it(tmp_path: Path) -> None:
     """Would catch a process that is left behind by a run which ended meanwhile."""
     slow = SERVER.replace('print("a library', "import time\nif '0' not in argv: time.sleep(60)\nprint(\"a library")

@@ -13,6 +13,8 @@ from cookhouse.service.process import ServerProcess, started_server
 from cookhouse.service.restarts import Deaths, Restarts
 
 _log = logging.getLogger(__name__)
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
+"""Between two tries of a server whose cluster is away; doubled each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,11 @@ class ServerStart:
     log: IO[bytes]
     command: Sequence[str]
     say: Callable[[str], None]
+
+    @property
+    def may_be_away(self) -> bool:
+        """Whether what a server refuses that has served before may come right: Ray's cluster comes back, or grows."""
+        return "--ray" in self.command
 
     async def serve(self, process: ServerProcess, *, port: int, is_first: bool) -> tuple[str, str | None]:
         """See `ServerProcess.serve`."""
@@ -64,37 +71,52 @@ class LocalServer:
         self.process = process
         """The present one."""
         self._start = start
-        self._is_draining = False
+        self._draining = asyncio.Event()
 
     def drain(self) -> None:
         """Have it answer what it has accepted, and end; `keep` returns then."""
-        self._is_draining = True
+        self._draining.set()
         self.process.drain()
 
     async def keep(self, restarts: Restarts) -> None:
-        """Start it again whenever it dies, at the same address, until it has drained.
+        """Start it again whenever it dies, at the same address, until it has drained. One that is on Ray is tried again
+        as long as it refuses what its cluster has.
 
         Raises:
             ServiceError: it died too often; the last lines of its log are in the message.
         """
         deaths, port = Deaths(restarts), urlsplit(self.url).port or 0
-        started_at = time.monotonic()
+        started_at, pause_seconds = time.monotonic(), 0.0
         death = str(await self.process.wait_for_death())
-        while not self._is_draining:
-            if deaths.note(time.monotonic() - started_at):
+        while not self._draining.is_set():
+            if pause_seconds:
+                self._start.say(f"{death.splitlines()[0]}; trying again in {pause_seconds:g} s")
+                if await self._drains_within(pause_seconds):
+                    return
+            elif deaths.note(time.monotonic() - started_at):
                 raise ServiceError(f"{death}\nit is not started again: it has died {restarts.max_deaths} times")
-            self._start.say(f"{death.splitlines()[0]}; it is started again, and work goes on")
+            else:
+                self._start.say(f"{death.splitlines()[0]}; it is started again, and work goes on")
             async with started_server(self._start.command) as process:
                 try:
                     await self._start.serve(process, port=port, is_first=False)
                 except InputError as error:
                     started_at, death = time.monotonic(), f"the embedded server cannot start again: {error}"
+                    if self._start.may_be_away:
+                        pause_seconds = min(2 * pause_seconds or _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
                     continue
                 except ServiceError as error:
-                    started_at, death = time.monotonic(), str(error)
+                    started_at, pause_seconds, death = time.monotonic(), 0.0, str(error)
                     continue
                 self.process = process
-                if self._is_draining:
+                if self._draining.is_set():
                     process.drain()
-                started_at = time.monotonic()
+                started_at, pause_seconds = time.monotonic(), 0.0
                 death = str(await process.wait_for_death())
+
+    async def _drains_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._draining.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
