@@ -1,6 +1,8 @@
 """What a driver asks Ray for, without a cluster."""
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
 
 with_ray = [pytest.mark.ray, pytest.mark.usefixtures("ray_is_here")]
 CLUSTER = "cookhouse.engine.transports.ray.cluster"
+
+
+class FakeNode:
+    def __init__(self, done: list[str], address: str) -> None:
+        self._done = done
+        done.append(f"node of {address}")
+
+    def end(self) -> None:
+        self._done.append("ended")
 
 
 class FakeRay:
@@ -56,13 +67,13 @@ class FakeRay:
         return wait
 
 
-def joined(num_workers: int, bundles: dict[str, Any] | None = None) -> "Cluster":
+def joined(num_workers: int, bundles: dict[str, Any] | None = None, address: str = LOCAL) -> "Cluster":
     """`bundles` are those that an earlier one has chosen, and get those that this one does."""
     from cookhouse.engine.transports.ray.cluster import Cluster
 
     kept = {} if bundles is None else bundles
     needs = Needs(num_cpus=None, num_gpus=None, memory_bytes=None, num_workers=num_workers)
-    return Cluster(LOCAL, needs, dict(kept), kept.__setitem__)
+    return Cluster(address, needs, dict(kept), kept.__setitem__)
 
 
 def placed(cluster: "Cluster", *indices: int) -> list[dict[str, float]]:
@@ -80,6 +91,29 @@ class TestPlaces:
         monkeypatch.setattr(f"{CLUSTER}.num_within_quota", lambda number: number)
         joined(1)
         assert ray.options["num_cpus"] == 3
+
+    def test_a_machine_that_is_no_node_becomes_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch a server that never comes back after the head: the node of its machine ends with that."""
+        FakeRay(monkeypatch, 3)
+        done: list[str] = []
+        monkeypatch.setattr("ray.shutdown", lambda: done.append("left"))
+        monkeypatch.setattr(f"{CLUSTER}.check_address", lambda _: None)
+        for is_node, expected in ((True, ["left"]), (False, ["node of head:6379", "left", "ended"])):
+            monkeypatch.setattr(f"{CLUSTER}.is_node", lambda _, is_node=is_node: is_node)
+            monkeypatch.setattr(f"{CLUSTER}.OwnNode", partial(FakeNode, done))
+            done.clear()
+            joined(1, address="head:6379").leave()
+            assert done == expected
+
+    def test_a_cluster_of_its_own_leaves_no_files(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch a disk that fills up with Ray's logs and sockets, a folder with each start."""
+        ray = FakeRay(monkeypatch, 3)
+        monkeypatch.setattr("ray.shutdown", lambda: None)
+        cluster = joined(1)
+        folder = Path(ray.options["_temp_dir"])
+        assert folder.is_dir()
+        cluster.leave()
+        assert not folder.exists()
 
     def test_the_share_stays_where_a_node_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Would catch a worker in place of a lost one that wants another number of cores than the others have."""
@@ -137,10 +171,10 @@ class TestPlaces:
 def test_why_there_is_no_cluster_is_said_of_the_one_that_was_asked_for() -> None:
     """Would catch an operator who is sent to a head, where the cluster is to be of this machine."""
     local = why_not_joined(LOCAL, "no\nspace left")
-    assert local.startswith("Ray cannot start a cluster of this machine: no space left; see that /tmp/ray")
+    assert local.startswith("Ray cannot start a cluster of this machine: no space left; see that the folder")
     assert why_too_late(LOCAL, 120.0).startswith(
         "Ray cannot start a cluster of this machine: it took longer than 120 s"
     )
     assert "give HOST:PORT of a head (Could not find" in why_not_joined(RUNNING, "Could not find any running instance")
-    assert "`ray start --address=head:6379 --num-cpus=0`" in why_not_joined("head:6379", "nothing")
+    assert "`ray start --address=head:6379 --num-cpus=0 --block`" in why_not_joined("head:6379", "nothing")
     assert "head does not answer" in why_too_late("head:6379", 20.0)

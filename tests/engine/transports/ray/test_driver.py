@@ -20,6 +20,9 @@ class FakeCluster:
         self._driver = driver
         self._answers = iter(answers)
 
+    def leave(self) -> None:
+        pass
+
     def why_gone(self) -> str | None:
         answer = next(self._answers, "over")
         if answer == "over":
@@ -41,7 +44,6 @@ class FakeRelay:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr("ray.shutdown", lambda: None)
     for name in ("_WATCH_SECONDS", "_FLUSH_SECONDS"):
         monkeypatch.setattr(driver_module, name, 0.01)
     ours, theirs = socket.socketpair()

@@ -47,8 +47,8 @@ def why_not_joined(address: str, said: str) -> str:
     said = " ".join(said.split())
     if address == LOCAL:
         return (
-            f"Ray cannot start a cluster of this machine: {said}; see that /tmp/ray can be written to and has room, "
-            "and that ports of 127.0.0.1 can be listened at"
+            f"Ray cannot start a cluster of this machine: {said}; see that the folder of temporary files can be "
+            "written to and has room, and that ports of 127.0.0.1 can be listened at"
         )
     if "ersion mismatch" in said:
         return (
@@ -61,8 +61,8 @@ def why_not_joined(address: str, said: str) -> str:
             f"head ({said})"
         )
     return (
-        f"Ray's cluster at {address} cannot be joined: {said}; this machine must be a node of it, which "
-        f"`ray start --address={address} --num-cpus=0` makes it"
+        f"Ray's cluster at {address} cannot be joined: {said}; where it asks for a token, set RAY_AUTH_MODE=token "
+        f"here, too, and see that `ray start --address={address} --num-cpus=0 --block` works on this machine"
     )
 
 

@@ -9,7 +9,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group
 
 from cookhouse.engine.processors import allowed_cores, num_within_quota
-from cookhouse.engine.transports.ray.addresses import LOCAL, answers, check_address, why_not_joined
+from cookhouse.engine.transports.ray.addresses import LOCAL, RUNNING, answers, check_address, why_not_joined
 from cookhouse.engine.transports.ray.bundles import (
     WAY_OUT,
     Amounts,
@@ -20,6 +20,8 @@ from cookhouse.engine.transports.ray.bundles import (
     figures,
     in_words,
 )
+from cookhouse.engine.transports.ray.own_folder import OwnFolder
+from cookhouse.engine.transports.ray.own_node import OwnNode, is_node
 from cookhouse.errors import InputError, ServiceError
 
 SHARED = ""
@@ -27,6 +29,8 @@ SHARED = ""
 _PLACE_SECONDS = 60.0
 _TRY_SECONDS = 3.0
 """For a place that seems to be free."""
+_MAX_FOLDER_LENGTH = 40
+"""Of a socket's path Linux takes 107 characters, and Ray adds 64."""
 _LOCAL_OPTIONS: dict[str, Any] = {
     "object_store_memory": 2**28,  # it ships no files: what waits there is of large commands
     "include_dashboard": False,
@@ -62,9 +66,14 @@ class Cluster:
             InputError: it cannot be joined.
         """
         check_address(address)
-        own = {**_LOCAL_OPTIONS, "num_cpus": num_within_quota(len(allowed_cores()))} if address == LOCAL else {}
+        self._own_node: OwnNode | None = None
+        self._own_folder: OwnFolder | None = OwnFolder() if address == LOCAL else None
         try:
-            ray.init(address, logging_level="warning", **own)
+            if address not in (LOCAL, RUNNING) and not is_node(address):
+                self._own_node = OwnNode(address)
+            ray.init(address, logging_level="warning", **self._options())
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(why_not_joined(address, str(error))) from error
         context = ray.get_runtime_context()
@@ -77,6 +86,23 @@ class Cluster:
         self._lock = threading.Lock()
         self._bundles = {name: dict(bundle) for name, bundle in bundles.items()}
         self._note = note
+
+    def leave(self) -> None:
+        """Leave it, or end it where it was started for us. It may hang where the head does."""
+        ray.shutdown()
+        if self._own_node is not None:
+            self._own_node.end()
+        if self._own_folder is not None:
+            self._own_folder.delete()
+
+    def _options(self) -> dict[str, Any]:
+        """Of a cluster that is started for us; of another none."""
+        if self._own_folder is None:
+            return {}
+        path = str(self._own_folder.path)
+        # Ray's own folder grows with each cluster; sockets below a folder of a long name cannot be made.
+        folder = {"_temp_dir": path} if len(path) <= _MAX_FOLDER_LENGTH else {}
+        return {**_LOCAL_OPTIONS, **folder, "num_cpus": num_within_quota(len(allowed_cores()))}
 
     def why_gone(self) -> str | None:
         """In words, what of it does not answer any more: the head, or Ray on this machine; None: both do."""

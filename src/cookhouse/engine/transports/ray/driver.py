@@ -205,7 +205,7 @@ class _Driver:
         misses = 0
         while not self._is_given_up.is_set():
             if self._over.wait(_WATCH_SECONDS):
-                self._leave()
+                self._leave(cluster)
                 return 0
             reason = cluster.why_gone()
             misses = 0 if reason is None else misses + 1
@@ -214,16 +214,14 @@ class _Driver:
         self._over.wait(_FLUSH_SECONDS)
         return 1
 
-    def _leave(self) -> None:
+    def _leave(self, cluster: "Cluster") -> None:
         """End the workers, and leave the cluster. Ray would kill actors before they have deleted tenants' weights."""
-        import ray
-
         for relay in list(self._relays):
             relay.end()
         deadline = time.monotonic() + _END_SECONDS
         for worker in list(self._workers):
             worker.join(max(0.0, deadline - time.monotonic()))
-        leaving = threading.Thread(target=ray.shutdown, daemon=True)
+        leaving = threading.Thread(target=cluster.leave, daemon=True)
         leaving.start()
         leaving.join(_LEAVE_SECONDS)
 
