@@ -42,7 +42,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where to leave all files; default: a folder that is deleted")
     for kind in KINDS:
         parser.add_argument(f"--{kind}", type=int, help="as of `cookhouse serve`; default: one worker that does all")
-    parser.add_argument("--ray", action="store_true", help="on a cluster of one node per worker, which are killed too")
+    parser.add_argument(
+        "--ray", action="store_true", help="on a cluster of one node per worker; nodes and its head are killed too"
+    )
     options = parser.parse_args()
     pool = tuple((kind, number) for kind in KINDS if (number := getattr(options, kind)) is not None)
     settings = [replace(one, pool=pool) for one in SETTINGS if one.name in (options.setting or [one.name])]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tests.kills.client import TOLD
 from tests.kills.nodes import Nodes
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 420.0
 """For a whole run; the SDK waits for up to 30 s between two tries."""
 _MAX_WAIT_SECONDS = 0.15
 """From an answer to the kill that was set for it: about what two steps take."""
-_NODE_SHARE = 0.4
+_NODE_SHARE, _HEAD_SHARE = 0.4, 0.15
 """Of the moments, where there are nodes."""
 _SHARE = 0.9
 """Of a run's answers, those after which something is killed: behind the last ones nothing would be under way."""
@@ -62,8 +62,8 @@ class Moment:
     wait_seconds: float
     workers: tuple[int, ...] = ()
     """The workers that are killed, by number; none: the server."""
-    is_of_node: bool = False
-    """Whether a node of the cluster is killed instead, with the worker that it has."""
+    of_ray: Literal["", "node", "head"] = ""
+    """What of the cluster is killed instead: a node with the worker that it has, or the head and so all of it."""
 
 
 @dataclass
@@ -213,10 +213,10 @@ def _stuck(clients: Sequence[Client], server: KeptServer) -> str:
 
 def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client], nodes: Nodes | None) -> str:
     where = ", ".join(f"{client.loop} at answer {client.num_answers}{' (over)' * client.is_over}" for client in clients)
-    if moment.is_of_node:
+    when = f"killed {1e3 * moment.wait_seconds:.0f} ms after answer {moment.after_answers}: {where}"
+    if moment.of_ray:
         assert nodes is not None
-        victim = "node" if nodes.kill() else "no node (none had a worker yet)"
-        return f"{victim} killed {1e3 * moment.wait_seconds:.0f} ms after answer {moment.after_answers}: {where}"
+        return f"{moment.of_ray if nodes.kill(moment.of_ray) else 'no node (none had a worker yet)'} {when}"
     num_workers = len(server.engines())
     num_killed = server.kill_workers(moment.workers)
     if not num_killed:
@@ -224,14 +224,14 @@ def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client], nodes: 
     victim = f"{num_killed} of {num_workers} workers" if num_killed else "server"
     if moment.workers and not num_killed:
         victim += " (it had no worker yet)"
-    return f"{victim} killed {1e3 * moment.wait_seconds:.0f} ms after answer {moment.after_answers}: {where}"
+    return f"{victim} {when}"
 
 
 def random_moments(
     seed: str, num_moments: int, num_answers: int, num_workers: int = 1, *, has_nodes: bool = False
 ) -> list[Moment]:
     """Moments of a run of so many answers, from a seed: of the server, of one of its workers, or of several at once; or
-    of a node.
+    of a node or the head of a cluster.
     """
     chance = random.Random(seed)
     return [
@@ -239,10 +239,15 @@ def random_moments(
             after_answers=chance.randrange(int(_SHARE * num_answers)),
             wait_seconds=chance.uniform(0.0, _MAX_WAIT_SECONDS),
             workers=_victims(chance, num_workers),
-            is_of_node=has_nodes and chance.random() < _NODE_SHARE,
+            of_ray=_part_of_ray(chance) if has_nodes else "",
         )
         for _ in range(num_moments)
     ]
+
+
+def _part_of_ray(chance: random.Random) -> Literal["", "node", "head"]:
+    drawn = chance.random()
+    return "node" if drawn < _NODE_SHARE else "head" if drawn < _NODE_SHARE + _HEAD_SHARE else ""
 
 
 def _victims(chance: random.Random, num_workers: int) -> tuple[int, ...]:

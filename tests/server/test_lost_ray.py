@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from tests.contract.calls import new_trainer, train
 from tests.engine.transports.ray.clusters import ELSEWHERE, ENGINE_DRIVER, TwoNodes
 from tests.engine.transports.ray.fixtures import ray_cluster, ray_is_here
 from tests.engine.transports.ray.test_losses import below, cluster_below
+from tests.kills.nodes import Nodes
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, Host, hosted_over
+from tests.server.test_operating_workers import connected, place_of
 from tests.waiting import wait_until
 
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
@@ -44,8 +47,8 @@ def slow_passes(workers: RayWorkers) -> RayWorkers:
     return workers
 
 
-def goes_on(host: Host, kill: Callable[[], Any]) -> None:
-    """Train beside a kill as if nothing had been, and sample from what came of it."""
+def goes_on(host: Host, kill: Callable[[], Any], engines: Callable[[], Sequence[int]]) -> None:
+    """Train beside a kill as if nothing had been, and sample from what came of it. `engines` are ids of processes."""
     with tinker.ServiceClient(base_url=host.url, api_key=KEY) as client:
         undisturbed, trainer = new_trainer(client), new_trainer(client)
         expected = train(undisturbed, 20)
@@ -53,9 +56,12 @@ def goes_on(host: Host, kill: Callable[[], Any]) -> None:
         training = threading.Thread(target=lambda: losses.extend(train(trainer, 20)))
         training.start()
         time.sleep(0.2)
+        (killed,) = engines()
         kill()
+        assert training.is_alive(), "the kill came too late"
         training.join(240)
         assert losses == expected
+        assert killed not in engines()
         drawn = [
             one.save_weights_and_get_sampling_client().result().sample(PROMPT, 2, PARAMS).result().sequences
             for one in (undisturbed, trainer)
@@ -71,15 +77,18 @@ def test_training_goes_on_when_an_actor_on_another_node_is_killed(
     caplog.set_level(logging.CRITICAL, "cookhouse")
     (raylet,) = ray_cluster.second.all_processes["raylet"]
 
+    def engines() -> list[int]:
+        return [pid for pid, name in below(raylet.process.pid) if "WorkerActor" in name]
+
     def kill() -> None:
-        (actor,) = [pid for pid, name in below(raylet.process.pid) if "WorkerActor" in name]
+        (actor,) = engines()
         os.kill(actor, signal.SIGKILL)
 
     with (
         slow_passes(ray_cluster.workers(ELSEWHERE, ENGINE_DRIVER)) as workers,
         hosted_over(tmp_path, workers, settings) as host,
     ):
-        goes_on(host, kill)
+        goes_on(host, kill, engines)
 
 
 def test_training_goes_on_when_the_head_is_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -96,5 +105,44 @@ def test_training_goes_on_when_the_head_is_killed(tmp_path: Path, caplog: pytest
             (head,) = [pid for pid, name in cluster_below(first).items() if name.endswith("gcs_server")]
             os.kill(head, signal.SIGKILL)
 
-        goes_on(host, kill)
-        wait_until(lambda: workers.pid != first)
+        def engines() -> list[int]:
+            assert workers.pid is not None
+            return [pid for pid, name in cluster_below(workers.pid).items() if "WorkerActor" in name]
+
+        goes_on(host, kill, engines)
+        assert workers.pid != first
+
+
+def test_training_goes_on_when_the_head_of_a_joined_cluster_is_killed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Would catch a server that is not on the cluster which came in place of that one, or replays in it twice."""
+    caplog.set_level(logging.CRITICAL, "cookhouse")
+    with (
+        Nodes(1) as nodes,
+        slow_passes(RayWorkers(nodes.address, command=ENGINE_DRIVER, num_cpus=1)) as workers,
+        hosted_over(tmp_path, workers) as host,
+    ):
+        goes_on(host, nodes.kill_head, nodes.actors)
+
+
+def test_a_worker_is_added_and_drained_on_ray(tmp_path: Path) -> None:
+    """Would catch one that finds no place beside the others, and a place that a drained one keeps."""
+    with (
+        Nodes(2) as nodes,
+        ExitStack() as stack,
+        slow_passes(RayWorkers(nodes.address, command=ENGINE_DRIVER, num_cpus=1)) as workers,
+        hosted_over(tmp_path, workers) as host,
+    ):
+        server = connected(stack, host)
+        model_id = server.model(server.session())
+        server.result(server.forward_backward(model_id, 1).json()["request_id"])
+        first = place_of(host, model_id)
+        (drained,) = nodes.actors()
+        server.post("/workers")
+        wait_until(lambda: len(nodes.actors()) == 2)
+        server.post(f"/workers/{first}/drain", seconds=60)
+        assert server.grad_norm(model_id, 2) > 0, "the gradient of before is there"
+        wait_until(lambda: drained not in nodes.actors())
+        server.post("/workers")
+        wait_until(lambda: len(nodes.actors()) == 2)

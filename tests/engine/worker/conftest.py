@@ -13,7 +13,7 @@ from cookhouse.engine.contract import Worker, WorkerOptions
 from cookhouse.engine.transports.simulated import Simulated
 from cookhouse.engine.transports.thread import InThread
 from tests.engine.transports.engine_child import engine_child
-from tests.engine.transports.ray.fixtures import NEEDS, ray_cluster, ray_is_here, ray_transports
+from tests.engine.transports.ray.fixtures import RAY_TRANSPORTS, ray_cluster, ray_is_here, ray_transports
 from tests.engine.worker.driver import Driver
 from tests.server.fake_engine import FakeEngine
 
@@ -46,9 +46,9 @@ def options(tmp_path: Path) -> WorkerOptions:
     )
 
 
-@pytest.fixture(params=[*TRANSPORTS, *(pytest.param(name, marks=pytest.mark.ray) for name in NEEDS)])
+@pytest.fixture(params=[*TRANSPORTS, *(pytest.param(name, marks=pytest.mark.ray) for name in RAY_TRANSPORTS)])
 def make_worker(request: pytest.FixtureRequest, options: WorkerOptions) -> Iterator[MakeWorker]:
-    transports = request.getfixturevalue("ray_transports") if request.param in NEEDS else TRANSPORTS
+    transports = request.getfixturevalue("ray_transports") if request.param in RAY_TRANSPORTS else TRANSPORTS
     with ExitStack() as workers:
 
         def make(engine: type[Engine] = FakeEngine, **changes: Any) -> Driver:

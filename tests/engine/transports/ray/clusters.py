@@ -1,11 +1,13 @@
 """A cluster of Ray's with two nodes on this machine, and workers on either."""
 
+import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,25 @@ def groups_of(address: str) -> list[str]:
     )
     words = [sys.executable, "-W", "ignore", "-c", program, address]
     return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+
+
+def free_folders() -> set[Path]:
+    """Folders of workers on nodes that no process holds: of such as were killed, before the next one starts there."""
+    base = Path(tempfile.gettempdir()) / f"cookhouse-{os.getuid()}"
+    return {folder for folder in base.glob("*") if is_free(folder)}
+
+
+def is_free(folder: Path) -> bool:
+    with suppress(FileNotFoundError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(descriptor)
+    return False
 
 
 async def pid_of(worker: Worker) -> int:

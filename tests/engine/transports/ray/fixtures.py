@@ -8,9 +8,13 @@ import pytest
 
 from cookhouse.engine import Engine
 from cookhouse.engine.contract import Worker, WorkerOptions
+from cookhouse.engine.transports.ray.addresses import LOCAL
+from cookhouse.engine.transports.ray.workers import RayWorkers
 from tests.engine.transports.ray.clusters import ELSEWHERE, ENGINE_DRIVER, HERE, TwoNodes, two_nodes
 
 NEEDS = {"ray": HERE, "ray, another node": ELSEWHERE}
+LOCAL_NAME = "ray, a cluster of its own"
+RAY_TRANSPORTS = (*NEEDS, LOCAL_NAME)
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +35,8 @@ def ray_transports(ray_cluster: TwoNodes) -> Iterator[dict[str, Callable[[type[E
     """By name; the workers of each share a driver."""
     with ExitStack() as drivers:
 
-        def transport(needs: dict[str, int]) -> Callable[[type[Engine], WorkerOptions], Worker]:
-            workers = drivers.enter_context(ray_cluster.workers(needs, ENGINE_DRIVER))
+        def transport(workers: RayWorkers) -> Callable[[type[Engine], WorkerOptions], Worker]:
+            drivers.enter_context(workers)
 
             def make(engine: type[Engine], options: WorkerOptions) -> Worker:
                 workers.engine_options = {"module": engine.__module__, "name": engine.__qualname__}
@@ -40,4 +44,5 @@ def ray_transports(ray_cluster: TwoNodes) -> Iterator[dict[str, Callable[[type[E
 
             return make
 
-        yield {name: transport(needs) for name, needs in NEEDS.items()}
+        joined = {name: transport(ray_cluster.workers(needs, ENGINE_DRIVER)) for name, needs in NEEDS.items()}
+        yield joined | {LOCAL_NAME: transport(RayWorkers(LOCAL, command=ENGINE_DRIVER, num_cpus=1))}

@@ -38,6 +38,8 @@ _END_SECONDS, _LEAVE_SECONDS = 8.0, 5.0
 """For workers to delete their files and give their places back, and then to leave the cluster; the server waits
 longer."""
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
+_DEATH_SECONDS = 0.3
+"""From the first to the last sign of a raylet that was killed."""
 _OBJECTS_SHARE = 4
 """Parts of files keep this part of the object store, one in so many."""
 _ENVIRONMENT = {
@@ -226,8 +228,10 @@ class _Driver:
         leaving.join(_LEAVE_SECONDS)
 
     def _check(self, cluster: "Cluster") -> None:
-        """Give the cluster up, where it is gone."""
-        reason = cluster.why_gone()
+        """Give the cluster up, where it is gone: a moment after an actor at the latest."""
+        if (reason := cluster.why_gone()) is None:
+            time.sleep(_DEATH_SECONDS)
+            reason = cluster.why_gone()
         if reason is not None:
             self._give_up(reason)
 
