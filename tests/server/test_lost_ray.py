@@ -38,7 +38,7 @@ class SlowPasses(FakeEngine):
     """Takes its time, so that a kill meets training under way."""
 
     def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | InputError]:
-        time.sleep(0.02)
+        time.sleep(0.25)  # a head that is gone is noticed after some seconds
         return super().forward_backward(requests)
 
 
@@ -53,14 +53,22 @@ def goes_on(host: Host, kill: Callable[[], Any], engines: Callable[[], Sequence[
         undisturbed, trainer = new_trainer(client), new_trainer(client)
         expected = train(undisturbed, 20)
         losses: list[float] = []
-        training = threading.Thread(target=lambda: losses.extend(train(trainer, 20)))
+        ended_at: list[float] = []
+
+        def work() -> None:
+            losses.extend(train(trainer, 20))
+            ended_at.append(time.time())
+
+        training = threading.Thread(target=work)
         training.start()
         time.sleep(0.2)
         (killed,) = engines()
         kill()
-        assert training.is_alive(), "the kill came too late"
         training.join(240)
         assert losses == expected
+        (member,) = host.service.calls.members
+        assert member.life.last_loss is not None, "nothing was killed"
+        assert member.life.last_loss.at < ended_at[0], "the kill came too late"
         assert killed not in engines()
         drawn = [
             one.save_weights_and_get_sampling_client().result().sample(PROMPT, 2, PARAMS).result().sequences
@@ -140,7 +148,7 @@ def test_a_worker_is_added_and_drained_on_ray(tmp_path: Path) -> None:
         first = place_of(host, model_id)
         (drained,) = nodes.actors()
         server.post("/workers")
-        wait_until(lambda: len(nodes.actors()) == 2)
+        wait_until(lambda: [member.is_up for member in host.service.calls.members] == [True, True])
         server.post(f"/workers/{first}/drain", seconds=60)
         assert server.grad_norm(model_id, 2) > 0, "the gradient of before is there"
         wait_until(lambda: drained not in nodes.actors())

@@ -96,7 +96,9 @@ class _Driver:
     def take_workers(self) -> None:
         """Serve each socket that comes in a thread of its own."""
         while True:
-            word, descriptors = self._take_word()
+            word, descriptors = b"", []
+            with contextlib.suppress(ConnectionError):  # the server was killed before it had heard all that we noted
+                word, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
             if not word:
                 if not self._is_given_up.is_set():
                     self._over.set()
@@ -105,14 +107,6 @@ class _Driver:
                 worker = threading.Thread(target=self._keep, args=(socket.socket(fileno=each),), daemon=True)
                 self._workers.append(worker)
                 worker.start()
-
-    def _take_word(self) -> tuple[bytes, list[int]]:
-        """The socket that comes with a word; no word where the server is gone, or the cluster is given up."""
-        try:
-            word, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
-        except ConnectionError:  # it was killed before it had heard all that we noted
-            return b"", []
-        return word, descriptors
 
     @contextlib.contextmanager
     def _bounded(self) -> Iterator[None]:
