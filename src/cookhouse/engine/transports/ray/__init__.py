@@ -3,7 +3,7 @@
     server ── a socket a worker ──► driver: a process beside the server, in the cluster ── frames ──► actor: a worker
               `workers.py`          `driver.py`, `relay.py`, `cluster.py`, `shipping.py`              `actor.py`
 
-What our own messages are made of crosses as bytes: frames of `transports.messages`, and parts of files. Ray itself pickles
-the rest: the functions `load` and `make` on their way out, and exceptions of an actor's methods, which the driver unpickles:
-so whoever is in the cluster can run programs in the driver, as on any node.
+Our own messages cross as bytes: frames of `transports.messages`, and parts of files. The rest Ray pickles: the
+functions `load` and `make` on their way out, and exceptions of an actor's methods, which the driver unpickles. So
+whoever is in the cluster can run programs in the driver, as on any node.
 """

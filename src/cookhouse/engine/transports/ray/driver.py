@@ -35,8 +35,7 @@ _JOIN_SECONDS = 60.0
 _LOCAL_SECONDS = 120.0
 _FLUSH_SECONDS = 2.0
 _END_SECONDS, _LEAVE_SECONDS = 8.0, 5.0
-"""For workers to delete their files and give their places back, and then to leave the cluster; the server waits
-longer."""
+"""For workers to delete their files, and then to leave the cluster; the server waits longer."""
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3
 _DEATH_SECONDS = 0.3
 """From the first to the last sign of a raylet that was killed."""
@@ -96,7 +95,7 @@ class _Driver:
     def take_workers(self) -> None:
         """Serve each socket that comes in a thread of its own."""
         while True:
-            word, descriptors = b"", []
+            word, descriptors = b"", list[int]()
             with contextlib.suppress(ConnectionError):  # the server was killed before it had heard all that we noted
                 word, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
             if not word:
