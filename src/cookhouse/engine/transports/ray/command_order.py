@@ -36,11 +36,7 @@ class _Held:
 class CommandOrder:
     """Commands in the order in which they came, up to the end, which is None. For one thread.
 
-<<<<<<< HEAD
-    Each waits for those before it that are about the same; one that is about neither model nor snapshot for all. What
-=======
     Each waits for those before it that are about the same model or snapshot, and the end for all. What
->>>>>>> rayfix
     is done at once, or of files that are there, waits for none and holds up none: `Forget`, `Inspect`, `Read`.
     """
 
