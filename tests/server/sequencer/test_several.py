@@ -1,6 +1,7 @@
 """Commands of several workers behind one server: which of them is told what, and what becomes of one that ends."""
 
 import asyncio
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.server.workers.scripted import (
     forget,
     publish,
     sample,
+    save,
     settle,
     step,
     tokens,
@@ -324,14 +326,14 @@ async def test_what_was_written_makes_room_where_its_origin_still_has_it(tmp_pat
             await settle()
             await trainer.written()
         moves = tmp_path / "moves"
-        assert sorted(path.name for path in moves.iterdir()) == ["w1", "w2", "w3"]  # all are being sampled
+        assert sorted(path.stem for path in moves.iterdir()) == ["w1", "w2", "w3"]  # all are being sampled
         for name in ("w1", "w2", "w3"):
             await sampler.done(f"of {name}", drawn(f"of {name}"))
         await several.publish("a", "w4")
         several.calls.send(sample("of w4", "w4"))
         await settle()
         await trainer.written()
-        assert sorted(path.name for path in moves.iterdir()) == ["w3", "w4"]
+        assert sorted(path.stem for path in moves.iterdir()) == ["w3", "w4"]
         forgotten = [one for one in sampler.commands if isinstance(one, Forget)]
         assert [one.snapshot_ids for one in forgotten] == [("w1",), ("w2",)]
         several.calls.send(sample("of w1 again", "w1"))
@@ -540,6 +542,88 @@ async def test_a_worker_that_is_lost_while_it_leaves_is_not_made_again(tmp_path:
         assert other.ids(Sample) == ["1"]
         await other.done("1", drawn("1"))
         await drawing
+
+
+def begin_to_write(url: str) -> list[Path]:
+    """What a worker has on the disk in the midst of a write, and, should it go on, at its end."""
+    folder = Path(url.removeprefix("file://"))
+    paths = [folder, folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")]
+    for path in paths:
+        path.mkdir(parents=True)
+        (path / "weights").touch()
+    return paths
+
+
+async def test_a_save_under_way_stays_with_a_worker_that_is_drained(tmp_path: Path) -> None:
+    """Would catch a save that fails, is deleted before it is there, and then comes to be there for ever."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        leaving = several.worker(place)
+        saving = several.calls.send(save("1", "a", (tmp_path / "1").as_uri()))
+        canceled = several.calls.send(save("2", "a", (tmp_path / "2").as_uri()))
+        await settle()
+        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        await settle()
+        assert not saving.done()
+        await leaving.fail("2", Failure(blame="user", kind="canceled", message="its model is gone"))
+        with pytest.raises(LostError, match="has left"):
+            await canceled
+        await leaving.done("1", {"written": 1.0})
+        assert await saving == {"written": 1.0}
+        await asyncio.wait_for(draining, 5.0)
+
+
+async def test_what_a_drained_worker_has_not_written_in_time_is_deleted(tmp_path: Path) -> None:
+    """Would catch folders that come to be there once they have been given up, and a worker's own, which stays."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        (tmp_path / place / "snapshots" / "w").mkdir(parents=True)
+        state, other = (tmp_path / "states" / uuid.uuid4().hex for _ in range(2))
+        saving = several.calls.send(save("1", "a", state.as_uri()))
+        await settle()
+        left = begin_to_write(state.as_uri())
+        others = begin_to_write(other.as_uri())
+        await asyncio.wait_for(several.calls.drain(place, 0.0), 5.0)
+        with pytest.raises(LostError, match="has left"):
+            await saving
+        assert not any(path.exists() for path in left)
+        assert all(path.exists() for path in others), "which this worker did not write"
+        assert not (tmp_path / place).exists()
+
+
+async def test_what_a_lost_worker_was_writing_is_deleted(tmp_path: Path) -> None:
+    """Would catch parts of files that stay until the server is started again, and others that go with them."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        await several.publish("a", "w")
+        holder = several.worker(place)
+        saving = several.calls.send(save("1", "a", (tmp_path / "states" / "s").as_uri()))
+        moving = [several.calls.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(2)]
+        await settle()
+        (move,) = [command for command in holder.commands if isinstance(command, SaveSnapshot)]
+        left = [*begin_to_write((tmp_path / "states" / "s").as_uri()), *begin_to_write(move.url)]
+        await holder.lose("killed")
+        with pytest.raises(LostError, match="killed"):
+            await saving
+        while any(path.exists() for path in left):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        for each in moving:
+            each.cancel()
+
+
+async def test_a_worker_that_cannot_be_added_leaves_no_folder(tmp_path: Path) -> None:
+    """Would catch what one whose start failed has made, under a name that no other will have."""
+    async with Several(tmp_path, workers=2) as several:
+        plan = several.calls.add()
+        (tmp_path / plan.name).mkdir()
+        await asyncio.wait_for(several.calls.drain("worker1", 0.0), 5.0)
+        several.fails = "no memory"
+        failing = several.calls.add()
+        (tmp_path / failing.name).mkdir()
+        while (tmp_path / failing.name).exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert failing.name not in [member.name for member in several.calls.members]
+        assert (tmp_path / plan.name).exists()
 
 
 async def test_calls_are_closed_while_weights_move(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from cookhouse.engine.contract import (
     SampledSequence,
     SampleOutput,
     SampleRequest,
+    Save,
     Saved,
     SaveSnapshot,
     Step,
@@ -40,10 +41,12 @@ ACCOUNT = Account("me", "s")
 class ScriptedWorker:
     """Remembers commands, and tells what `tell` is given."""
 
-    def __init__(self, plan: WorkerPlan) -> None:
+    def __init__(self, plan: WorkerPlan, fails: str = "") -> None:
+        """`fails`: why it cannot start."""
         self.commands: list[Command] = []
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self.tell(Up(worker=plan.name, base_models=(), description="test"))
+        up = Up(worker=plan.name, base_models=(), description="test")
+        self.tell(Lost(worker=plan.name, reason=fails) if fails else up)
 
     def tell(self, *events: Event) -> None:
         for event in events:
@@ -96,10 +99,12 @@ class Several:
     def __init__(self, folder: Path, *, workers: int | None = None, apart: tuple[int, int] = (0, 0), **options: Any):
         plans = plans_of(workers=workers, trainers=apart[0] or None, samplers=apart[1] or None)
         self._workers: dict[str, ScriptedWorker] = {}
+        self.fails = ""
+        """Why no more workers can start."""
         self.calls = Calls(self._make, Meter(), plans=plans, folder=folder, **options)
 
     def _make(self, plan: WorkerPlan) -> ScriptedWorker:
-        self._workers[plan.name] = ScriptedWorker(plan)
+        self._workers[plan.name] = ScriptedWorker(plan, self.fails)
         return self._workers[plan.name]
 
     def worker(self, name: str) -> ScriptedWorker:
@@ -145,6 +150,10 @@ def create(model_id: str) -> Create:
 
 def step(command_id: str, model_id: str) -> Step:
     return Step(command_id=command_id, account=ACCOUNT, model_id=model_id, adam=AdamStep(learning_rate=0.1))
+
+
+def save(command_id: str, model_id: str, url: str) -> Save:
+    return Save(command_id=command_id, account=ACCOUNT, model_id=model_id, url=url, form="state")
 
 
 def publish(model_id: str, snapshot_id: str) -> Publish:

@@ -33,6 +33,7 @@ from cookhouse.engine.contract import (
     Output,
     Publish,
     Sample,
+    Save,
     SaveSnapshot,
     Spent,
     Tokens,
@@ -44,6 +45,7 @@ from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
 from cookhouse.server.workers.creations import Creation, Creations
 from cookhouse.server.workers.leaving import Gone, leaver
+from cookhouse.server.workers.leftovers import delete
 from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
 from cookhouse.server.workers.placement import Placement
@@ -53,6 +55,8 @@ from cookhouse.server.workers.weights import Shape, Weights
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
+_LEAVE_SECONDS = 1.0
+"""For a worker to end that has nothing left to do, or no more time for it."""
 _MOVES = "moves"
 
 
@@ -77,6 +81,7 @@ class Calls:
         self._meter = meter
         self._max_losses = max_losses
         self._on_lost = on_lost
+        self._folder = folder
         self.members = [self._member(plan) for plan in plans]
         self._next_index = 1 + max(plan.index for plan in plans)
         self._placement = Placement()
@@ -205,8 +210,8 @@ class Calls:
         return plan
 
     async def drain(self, name: str, seconds: float) -> None:
-        """Give a worker nothing new, have others go on with its models, and end it when its samples are drawn, or after
-        so many seconds; what is left then is drawn again by others.
+        """Give a worker nothing new, have others go on with its models, and end it when its samples are drawn and its
+        files written, or after so many seconds; what is left then is drawn again by others, and deleted.
 
         Raises:
             InputError: there is no such worker, or none beside it that trains, or samples.
@@ -217,13 +222,14 @@ class Calls:
         deadline = loop.time() + seconds
         await self._transfers.rescue(member, deadline)
         model_ids = self._placement.models_of(member)
-        left = [call for call in member.calls.values() if isinstance(call.command, ModelCommand)]
+        of_models = [call for call in member.calls.values() if isinstance(call.command, ModelCommand)]
+        left = [call for call in of_models if not isinstance(call.command, Save)]
         self._depart(member, self._left_behind(member), left)
         member.submit(Forget(command_id="", account=Account("", ""), model_ids=tuple(model_ids)))
         while member.calls and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
         self._remove(member)
-        await member.close(max(1.0, deadline - loop.time()))
+        await self._end(member, max(_LEAVE_SECONDS, deadline - loop.time()))
 
     def _left_behind(self, member: Member) -> Gone:
         """What goes with a worker that leaves."""
@@ -242,6 +248,12 @@ class Calls:
         self._depart(member, self._left_behind(member), list(member.calls.values()))
         member.snapshots.clear()  # its memory goes with it
 
+    async def _end(self, member: Member, seconds: float) -> None:
+        """End a worker that was removed, and delete its folder: no other will have its name."""
+        await member.close(seconds)
+        if self._folder is not None:
+            await asyncio.to_thread(delete, self._folder / member.plan.name)
+
     def _member(self, plan: WorkerPlan) -> Member:
         return Member(plan, self._make_worker, take=self._take, on_lost=self._note_lost)
 
@@ -252,6 +264,7 @@ class Calls:
             if member in self.members:  # it was not drained meanwhile
                 _log.error("%s could not be started: %s", member.name, error)
                 self._remove(member)
+                await self._end(member, _LEAVE_SECONDS)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -385,6 +398,9 @@ class Calls:
         call = member.pop(command_id)
         if call is None:
             return
+        if member.is_leaving and isinstance(call.command, Save) and isinstance(error, CanceledError):
+            # With its model, which others go on with.
+            error = LostError(f"the engine was lost: {member.name} has left")
         if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
             call.refusals[member.name] = str(error)
             if any(one.plan.samples and not one.is_leaving for one in self._untried(call)):
@@ -432,6 +448,8 @@ class Calls:
         self._on_lost(gone)
         for call in left:
             member.pop(call.command.command_id)
+            if isinstance(call.command, Save | SaveSnapshot):
+                member.unanswered.append(call.command.url)
         again: list[Call] = []
         over: list[Call] = []
         for call in left:

@@ -9,10 +9,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from cookhouse.engine.contract import Account, Command, Done, Event, Forget, Logged, Lost, Up, Worker
+from cookhouse.engine.contract import Account, Command, Done, Event, Forget, Logged, Lost, Up, Url, Worker
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.workers.call import Call, num_tokens
+from cookhouse.server.workers.leftovers import delete_written
 from cookhouse.server.workers.life import WorkerLife
 from cookhouse.server.workers.plans import WorkerPlan
 
@@ -53,6 +54,8 @@ class Member:
         """Weights that it has dropped, or could not read, and others have."""
         self.num_tokens = 0
         """Of the commands that are with it."""
+        self.unanswered: list[Url] = []
+        """Folders that it was writing when that was taken from it; deleted once it has ended."""
         self._make_worker = make_worker
         self._take = take
         self._on_lost = on_lost
@@ -93,6 +96,7 @@ class Member:
             await asyncio.wait([self._reader], timeout=seconds)
             self._reader.cancel()
             await asyncio.wait([self._reader])
+        await self._delete_unanswered()
         return is_closed
 
     def put(self, call: Call) -> None:
@@ -223,6 +227,12 @@ class Member:
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.close(_END_SECONDS)
+        await self._delete_unanswered()
+
+    async def _delete_unanswered(self) -> None:
+        urls, self.unanswered = self.unanswered, []
+        if urls:
+            await asyncio.to_thread(delete_written, urls)
 
     @property
     def in_words(self) -> str:

@@ -108,8 +108,6 @@ class Transfers:
             error = done.exception()
             if error is None:
                 self._note(snapshot_id, shape, done.result())
-            else:
-                moves.drop(snapshot_id)
             if isinstance(error, InputError):  # they were dropped
                 holder.snapshots.discard(snapshot_id)
                 holder.evicted.add(snapshot_id)
