@@ -1,6 +1,7 @@
 """Commands of several workers behind one server: which of them is told what, and what becomes of one that ends."""
 
 import asyncio
+import itertools
 import uuid
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,31 @@ async def test_a_lost_worker_takes_what_it_held_alone(tmp_path: Path) -> None:
         assert [one.sequences[0].tokens_T.tolist() for one in told] == [[5], [6], [7]]
 
 
+async def test_each_token_of_several_samples_is_told_once_though_they_step_apart(tmp_path: Path) -> None:
+    """Would catch tokens that come twice, or never, where another worker begins the samples of one request at other
+    steps than the one that was lost.
+    """
+    told: list[SampleOutput] = []
+    async with Several(tmp_path, workers=2) as several:
+        drawing = several.calls.send(sample("1"), told.append)
+        await settle()
+        place = "worker0" if several.worker("worker0").commands else "worker1"
+        lost, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
+        lost.tell(tokens("1", 10, 20, 30), tokens("1", 11, 21, 31))
+        await lost.lose("killed")
+        for step_of_all in ((10, None, None), (11, 20, None), (12, 21, 30), (13, 22, 31), (None, 23, 32)):
+            other.tell(tokens("1", *step_of_all))
+        await other.done("1", drawn("1"))
+        await drawing
+    by_sequence = [[one.sequences[index].tokens_T.tolist() for one in told] for index in range(3)]
+    assert [list(itertools.chain(*newest)) for newest in by_sequence] == [
+        [10, 11, 12, 13],
+        [20, 21, 22, 23],
+        [30, 31, 32],
+    ]
+    assert all(any(newest) for newest in zip(*by_sequence, strict=True)), "a step that tells nothing new is not told"
+
+
 async def test_weights_of_a_lost_worker_are_drawn_where_they_were_read(tmp_path: Path) -> None:
     """Would catch weights that count as gone while another worker has them, or are published over themselves."""
     gone: list[Gone] = []
@@ -365,6 +391,27 @@ async def test_forgetting_reaches_everywhere(tmp_path: Path) -> None:
             await first
         assert list((tmp_path / "moves").iterdir()) == []
         assert not several.calls.holds("w")
+        members = several.calls.members
+        assert not any(
+            (member.snapshots, member.fetched, member.evicted) != (set(), set(), set()) for member in members
+        )
+
+
+async def test_a_fetch_that_is_canceled_with_its_weights_is_forgotten(tmp_path: Path) -> None:
+    """Would catch a name that is kept for ever of each weights that went while they were read."""
+    async with Several(tmp_path, apart=(1, 1)) as several:
+        await several.model("a")
+        await several.publish("a", "w")
+        drawing = several.calls.send(sample("1", "w"))
+        await settle()
+        await several.worker("trainer0").written()
+        sampler = several.worker("sampler1")
+        several.calls.forget(forget(command_ids=("1",), snapshot_ids=("w",)))
+        for command_id in (*sampler.ids(Fetch), "1"):
+            await sampler.fail(command_id, Failure(blame="user", kind="canceled", message="canceled"))
+        with pytest.raises(CanceledError):
+            await drawing
+        assert not any(member.evicted for member in several.calls.members)
 
 
 async def test_weights_that_are_forgotten_while_they_are_written_leave_no_file(tmp_path: Path) -> None:
@@ -504,6 +551,29 @@ async def test_weights_of_a_worker_that_has_left_are_needed(tmp_path: Path) -> N
         await several.worker(place).written()
         await asyncio.wait_for(draining, 5.0)
         assert several.calls._weights.is_needed("w")
+
+
+async def test_a_worker_that_leaves_writes_the_newest_weights_last_and_keeps_them(tmp_path: Path) -> None:
+    """Would catch weights that make room for older ones as soon as they are written, since the worker that is about to
+    end still has them.
+    """
+    names = [f"w{index}" for index in range(8)]
+    async with Several(tmp_path, workers=2, max_file_bytes=15) as several:
+        place = await several.model("a")
+        for name in names:
+            await several.publish("a", name)
+        assert await several.model("b") != place
+        leaving = several.worker(place)
+        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        await settle()
+        saves = [command.snapshot_id for command in leaving.commands if isinstance(command, SaveSnapshot)]
+        assert saves == names
+        newest = leaving.commands.pop()  # is told first
+        leaving.commands.insert(0, newest)
+        for _ in names:
+            await leaving.written()
+        await asyncio.wait_for(draining, 5.0)
+        assert several.calls.holds(names[-1])
 
 
 async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:

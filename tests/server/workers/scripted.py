@@ -182,9 +182,19 @@ def drawn(request_id: str) -> SampleOutput:
     return SampleOutput(request_id=request_id)
 
 
-def tokens(request_id: str, token: int) -> Tokens:
-    one = SampledSequence(tokens_T=np.array([token], np.int32), logprobs_T=np.zeros(1, np.float32), is_stopped=False)
-    return Tokens(command_id=request_id, output=SampleOutput(request_id=request_id, is_partial=True, sequences=[one]))
+def tokens(request_id: str, *newest: int | None) -> Tokens:
+    """A step, with the token that each sequence has of it, if any."""
+    sequences = [
+        SampledSequence(
+            tokens_T=np.array([] if token is None else [token], np.int32),
+            logprobs_T=np.zeros(0 if token is None else 1, np.float32),
+            is_stopped=False,
+        )
+        for token in newest
+    ]
+    return Tokens(
+        command_id=request_id, output=SampleOutput(request_id=request_id, is_partial=True, sequences=sequences)
+    )
 
 
 def forget(**what: tuple[str, ...]) -> Forget:

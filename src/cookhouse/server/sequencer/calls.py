@@ -150,9 +150,8 @@ class Calls:
         for snapshot_id in command.snapshot_ids:
             self.give_up(snapshot_id)
             self._weights.forget(snapshot_id)
-            for member in told:
-                member.snapshots.discard(snapshot_id)
-                member.evicted.discard(snapshot_id)
+            for member in self.members:
+                member.drop(snapshot_id)
         for model_id in command.model_ids:
             self._shapes.pop(model_id, None)
             self._drop_waiting(self._creations.end(model_id))
@@ -424,8 +423,7 @@ class Calls:
         _log.info("weights of a sampling client were dropped: %s", snapshot_id)
         is_elsewhere = any(snapshot_id in one.snapshots for one in self.members if one is not member)
         if is_elsewhere or self._weights.fetch(snapshot_id) is not None:
-            member.snapshots.discard(snapshot_id)
-            member.evicted.add(snapshot_id)
+            member.note_dropped(snapshot_id)
 
     def _note_lost(self, member: Member, reason: str) -> None:
         """Fail what cannot be done again, and submit the rest to other workers, or the next one."""
@@ -457,7 +455,7 @@ class Calls:
         for call in (*over, *behind):
             self._lose(call, f"the engine was lost: {gone.reason}")
         for call in sorted(again, key=lambda call: isinstance(call.command, Sample)):
-            call.num_to_skip = call.num_told
+            call.streamed.begin_again()
             self._place(call)
 
     def _can_be_repeated(self, call: Call) -> bool:

@@ -123,8 +123,19 @@ class Member:
 
     def forget_snapshot(self, account: Account, snapshot_id: str) -> None:
         """Have it forget weights that it was told of."""
-        self.snapshots.discard(snapshot_id)
+        self.drop(snapshot_id)
         self.submit(Forget(command_id="", account=account, snapshot_ids=(snapshot_id,)))
+
+    def drop(self, snapshot_id: str) -> None:
+        """Remember nothing of weights."""
+        for names in (self.snapshots, self.fetched, self.evicted):
+            names.discard(snapshot_id)
+
+    def note_dropped(self, snapshot_id: str) -> None:
+        """It has weights no more, and others may have them; those that were forgotten meanwhile stay so."""
+        if snapshot_id in self.snapshots:
+            self.drop(snapshot_id)
+            self.evicted.add(snapshot_id)
 
     def knows(self, command: Forget) -> bool:
         """Whether it has anything of what is to be forgotten, beside models."""
