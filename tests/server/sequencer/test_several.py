@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.server.workers.scripted import (
+    ACCOUNT,
     Several,
     create,
     drawn,
@@ -21,6 +22,7 @@ from tests.server.workers.scripted import (
 )
 
 from cookhouse.engine.contract import (
+    Amount,
     CanceledError,
     Create,
     Failure,
@@ -31,10 +33,12 @@ from cookhouse.engine.contract import (
     Sample,
     SampleOutput,
     SaveSnapshot,
+    Spent,
     Step,
 )
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.refusals import LostError
+from cookhouse.server.store.usage import Usage
 from cookhouse.server.workers.leaving import Gone
 
 pytestmark = pytest.mark.anyio
@@ -574,6 +578,24 @@ async def test_a_worker_that_leaves_writes_the_newest_weights_last_and_keeps_the
             await leaving.written()
         await asyncio.wait_for(draining, 5.0)
         assert several.calls.holds(names[-1])
+
+
+async def test_what_a_worker_used_counts_where_it_answers(tmp_path: Path) -> None:
+    """Would catch a sample that is paid for at each worker that began it, also by one that leaves and goes on."""
+    async with Several(tmp_path, workers=2) as several:
+        drawing = several.calls.send(sample("1"))
+        await settle()
+        place = "worker0" if several.worker("worker0").commands else "worker1"
+        lost, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
+        lost.tell(Spent(amounts=(Amount(ACCOUNT, "engine_seconds", 5.0, "1"),)))
+        await lost.lose("killed")
+        other.tell(Spent(amounts=(Amount(ACCOUNT, "engine_seconds", 2.0, "1"),)))
+        several.worker(place).tell(Spent(amounts=(Amount(ACCOUNT, "engine_seconds", 7.0, "1"),)))
+        await settle()
+        assert several.calls._meter.take() == {}
+        await other.done("1", drawn("1"))
+        await drawing
+        assert several.calls._meter.take() == {ACCOUNT: Usage(engine_seconds=2.0)}
 
 
 async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:

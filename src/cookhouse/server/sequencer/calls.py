@@ -18,6 +18,7 @@ from typing import Any
 
 from cookhouse.engine.contract import (
     Account,
+    Amount,
     CanceledError,
     Command,
     Create,
@@ -122,14 +123,20 @@ class Calls:
             task.cancel()
         return all(await asyncio.gather(*(member.close(seconds) for member in self.members)))
 
-    def send(self, command: Command, on_tokens: OnTokens | None = None) -> asyncio.Future[Output]:
-        """Submit a command after those submitted before it.
+    def send(
+        self, command: Command, on_tokens: OnTokens | None = None, *, spent: list[Amount] | None = None
+    ) -> asyncio.Future[Output]:
+        """Submit a command after those submitted before it. What the worker used that answers it is put into `spent`,
+        where that is given, else it is counted.
 
         The future raises `InputError` where the caller is to blame, `LostError` where the worker was lost, and another
         `ServiceError` where the worker failed.
         """
         answer: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
         call = Call(command=command, answer=answer, on_tokens=on_tokens)
+        if spent is not None:
+            call.spent = spent
+            call.is_counted = False
         self._calls[command.command_id] = call
         waiting = self._weights.note_file(command) if isinstance(command, Fetch) else ()
         for each in (call, *waiting):
@@ -374,14 +381,27 @@ class Calls:
                 if command_id in member.calls:
                     member.calls[command_id].tell(output)
             case Spent(amounts=amounts):
-                self._meter.count(amounts)
+                self._note_spent(member, amounts)
             case Evicted(snapshot_id=snapshot_id):
                 self._note_evicted(member, snapshot_id)
+
+    def _note_spent(self, member: Member, amounts: Sequence[Amount]) -> None:
+        """Put what was used to its command: only the worker that answers one is counted. The rest counts at once."""
+        self._meter.recent.count(amounts)
+        self._meter.count([amount for amount in amounts if not amount.command_id])
+        for amount in amounts:
+            if amount.command_id in member.calls:
+                member.calls[amount.command_id].spent.append(amount)
+
+    def _count(self, call: Call) -> None:
+        if call.is_counted:
+            self._meter.count(call.spent)
 
     def _pop(self, member: Member, command_id: str) -> Call | None:
         call = member.pop(command_id)
         if call is not None:
             self._calls.pop(command_id, None)
+            self._count(call)
         return call
 
     def _settle(self, call: Call) -> None:
@@ -417,6 +437,7 @@ class Calls:
                 error = call.refusal()
         self._calls.pop(command_id, None)
         self._settle(call)
+        self._count(call)
         call.fail(error)
 
     def _note_evicted(self, member: Member, snapshot_id: str) -> None:
@@ -456,6 +477,7 @@ class Calls:
             self._lose(call, f"the engine was lost: {gone.reason}")
         for call in sorted(again, key=lambda call: isinstance(call.command, Sample)):
             call.streamed.begin_again()
+            call.spent.clear()
             self._place(call)
 
     def _can_be_repeated(self, call: Call) -> bool:

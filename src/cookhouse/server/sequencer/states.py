@@ -34,6 +34,7 @@ from cookhouse.server.refusals import DiskError, LeaseLostError, LostError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.history import Coming, History
+from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.order import SeenIds
 from cookhouse.server.sessions.sessions import Model, Snapshot
 from cookhouse.server.settings import Settings
@@ -72,8 +73,16 @@ class States:
     """Lives on the event loop."""
 
     def __init__(
-        self, *, calls: Calls, commit: GroupCommit, folders: JournalFolders, futures: Futures, settings: Settings
+        self,
+        *,
+        calls: Calls,
+        commit: GroupCommit,
+        folders: JournalFolders,
+        futures: Futures,
+        meter: Meter,
+        settings: Settings,
     ) -> None:
+        self._meter = meter
         self._calls = calls
         self._commit = commit
         self._folders = folders
@@ -168,6 +177,7 @@ class States:
             ]
             history.state = state
             history.remove(covered)
+            self._meter.settle(covered)
         finally:
             history.is_saving, history.coming = False, None
         if model.is_dropped:  # its session has not known of these

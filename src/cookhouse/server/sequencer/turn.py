@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from cookhouse.engine.contract import ModelCommand, Output
+from cookhouse.engine.contract import Amount, ModelCommand, Output
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import LostError
 from cookhouse.server.sequencer.calls import Calls
@@ -31,6 +31,8 @@ class Turn:
         self.sent_at: float | None = None
         self.answered_at: float | None = None
         """When the worker was done with it; on the clock of `time.monotonic`."""
+        self.spent: list[Amount] = []
+        """What the worker used for it."""
 
     async def send(self, command: ModelCommand) -> Output:
         """Submit the command, and wait for its answer.
@@ -46,7 +48,7 @@ class Turn:
         if self._model.loss is not None:
             raise LostError(self._model.loss)
         self.sent_at = time.monotonic()
-        answer = self._calls.send(command)
+        answer = self._calls.send(command, spent=self.spent)
         self._on_sent(command)
         self._end()
         output = await answer

@@ -4,7 +4,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cookhouse.engine.contract import Account, Command, Forget, NoMemoryError, Output, Pass, Sample, SampleOutput
+from cookhouse.engine.contract import (
+    Account,
+    Amount,
+    Command,
+    Forget,
+    NoMemoryError,
+    Output,
+    Pass,
+    Sample,
+    SampleOutput,
+)
 from cookhouse.server.workers.streamed import Streamed
 
 OnTokens = Callable[[SampleOutput], None]
@@ -22,6 +32,10 @@ class Call:
     streamed: Streamed = field(default_factory=Streamed)
     num_losses: int = 0
     """Workers that ended before they answered."""
+    spent: list[Amount] = field(default_factory=list)
+    """What the present worker has used for it."""
+    is_counted: bool = True
+    """Whether that is counted when it is answered; else who sent it does so."""
     refusals: dict[str, str] = field(default_factory=dict)
     """What workers said that have no memory for it, by name."""
 
