@@ -246,11 +246,16 @@ class Member:
             await asyncio.to_thread(delete_written, urls)
 
     @property
+    def _is_only(self) -> bool:
+        """Whether the server was started with it alone."""
+        return self.plan.num_sharing == 1 and self.plan.index == 0
+
+    @property
     def in_words(self) -> str:
         """For the log and for clients."""
-        return "the engine" if self.plan.num_sharing == 1 else f"{self.name} of the engine"
+        return "the engine" if self._is_only else f"{self.name} of the engine"
 
     def _relay(self, event: Logged) -> None:
         """Hand a record of the worker's to this process's log, with the worker's name where there are several."""
-        text = event.message if self.plan.num_sharing == 1 else f"{self.name}: {event.message}"
+        text = event.message if self._is_only else f"{self.name}: {event.message}"
         logging.getLogger(event.name).log(event.level, "%s", text)
