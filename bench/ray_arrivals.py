@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cookhouse.engine.contract import Command, Done, Fetch, Up, WorkerOptions
+from cookhouse.engine.contract import Command, Done, Fetch, Room, Up, WorkerOptions
 from cookhouse.engine.transports.child_process import Running, Tell
 from cookhouse.engine.transports.ray.driver import run_driver
 
@@ -26,7 +26,8 @@ class Arrivals:
         self._commands.put(None)
 
     def run(self) -> None:
-        self._tell([Up(worker=self._options.worker, base_models=(), description="no engine")])
+        room = Room(free_bytes=0, base_models=())
+        self._tell([Up(worker=self._options.worker, base_models=(), description="no engine", room=room)])
         while (command := self._commands.get()) is not None:
             if isinstance(command, Fetch):
                 folder = Path(self._options.folder, "files", command.url.rpartition("/")[2])

@@ -92,7 +92,7 @@ def test_a_base_model_that_does_not_fit_is_refused_before_it_is_read(
     engine: TorchEngine, qwen3_folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch a server that is killed by what a client names."""
-    engine.drop_base_model(qwen3_folder)
+    engine._admission.drop([qwen3_folder])
     monkeypatch.setattr(BaseModels, "load", lambda *_: pytest.fail("it was read"))
     promised = engine._budget.promised_bytes()
     monkeypatch.setattr(engine._budget, "free", lambda: promised + engine._bases.num_bytes(qwen3_folder) - 1)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from cookhouse.engine import share
+from cookhouse.engine import TorchEngine, share
 from cookhouse.engine.share import Share
 from cookhouse.errors import InputError
 
@@ -117,6 +117,7 @@ def test_one_worker_changes_nothing(taken: dict[str, object]) -> None:
     assert taken == {}
     assert "OMP_NUM_THREADS" not in os.environ
     assert one.free_bytes(CPU) is None
+    assert one.most_bytes(CPU) is None
     assert one.device("cuda") == "cuda"
     assert one.device(None) is None
 
@@ -129,6 +130,7 @@ def test_a_part_of_the_memory_is_promised(monkeypatch: pytest.MonkeyPatch) -> No
     free = Share(0, 5).free_bytes(CPU)
     assert free is not None
     assert free() == 3 * GIB
+    assert Share(0, 5).most_bytes(CPU) == 4 * GIB
     monkeypatch.setattr(share, "available_bytes", lambda: 2 * GIB)
     assert free() == 2 * GIB
     monkeypatch.setattr(share, "resident_bytes", lambda: 5 * GIB)
@@ -184,3 +186,14 @@ def test_cores_are_really_taken() -> None:
     num_cores, num_threads = map(int, said.stdout.split())
     assert num_cores == max(1, len(os.sched_getaffinity(0)) // 2)
     assert 1 <= num_threads <= num_cores
+
+
+def test_workers_of_equal_shares_say_the_same_of_themselves() -> None:
+    """Would catch a server that lists its workers one by one at start, for what differs between them by a hair."""
+    engines = [
+        TorchEngine(device="cpu", share_bytes=3 * GIB, free_bytes=free) for free in (lambda: 2 * GIB, lambda: GIB)
+    ]
+    first, second = (engine.describe() for engine in engines)
+    assert first == second
+    assert first.endswith(", 3.00 GiB of memory")
+    assert "memory" not in TorchEngine(device="cpu").describe()

@@ -19,6 +19,7 @@ from cookhouse.engine.contract import (
     ForwardBackwardOutput,
     LoraSpec,
     MemoryUse,
+    Room,
     SampledSequence,
     SampleOutput,
     SampleRequest,
@@ -29,6 +30,7 @@ from cookhouse.errors import InputError, UnknownNameError
 VOCAB_SIZE = 64
 END_TOKEN = 0
 MAX_CONTEXT_TOKENS = 128
+FREE_BYTES = 2**30
 Floats = NDArray[np.float64]
 
 
@@ -71,6 +73,9 @@ class FakeEngine:
     def memory_use(self) -> MemoryUse:
         return MemoryUse()
 
+    def room(self) -> Room:
+        return Room(free_bytes=FREE_BYTES, base_models=tuple(self._base_models))
+
     def base_models(self) -> Sequence[BaseModelInfo]:
         return [self.load_base_model(name) for name in self._base_models]
 
@@ -85,11 +90,6 @@ class FakeEngine:
             max_context_tokens=MAX_CONTEXT_TOKENS,
             max_lora_rank=64,
         )
-
-    def drop_base_model(self, name: str) -> None:
-        if users := [model_id for model_id, model in self._models.items() if model.base_model == name]:
-            raise InputError(f"base model {name!r} is in use ({len(users)} models)")
-        self.calls.append(("drop_base_model", name))
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         self.calls.append(("create_model", model_id))

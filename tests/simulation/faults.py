@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec
+from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, NoMemoryError
 from cookhouse.engine.simulated import SimulatedEngine, WorkerLostError
 from cookhouse.errors import InputError
 from cookhouse.server.journal import Segments
@@ -35,6 +36,8 @@ class FaultRates:
     slow_seconds: float = 20.0
     lost: float = 0.0
     """The whole worker."""
+    full: float = 0.0
+    """How often there is no memory for a model at the moment."""
 
 
 @dataclass
@@ -68,6 +71,12 @@ class Faults:
                 self.counts[name] += 1
                 self._happen(name)
 
+    def look_for_room(self) -> None:
+        """Raise that there is no memory for a model: also in a replay, by chance, since it is the moment's."""
+        if self.rates.full and self.chance.random() < self.rates.full:
+            self.counts["full"] += 1
+            raise NoMemoryError(REFUSAL)
+
     def _happen(self, name: str) -> float:
         match name:
             case "lost":
@@ -85,8 +94,14 @@ class FussyEngine(SimulatedEngine):
     def __init__(self, base_models: Sequence[str], *, faults: Faults, **options: Any) -> None:
         super().__init__(base_models, faults=faults, **options)
         self._look_at = faults.look_at
+        self._look_for_room = faults.look_for_room
+
+    def load_state(self, model_id: str, base_model: str, lora: LoraSpec, folder: Path, **parts: Any) -> None:
+        self._look_for_room()
+        super().load_state(model_id, base_model, lora, folder, **parts)
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
+        self._look_for_room()
         self._look_at(lora)
         super().create_model(model_id, base_model, lora)
 

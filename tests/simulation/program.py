@@ -62,7 +62,7 @@ def crashing(seed: int) -> Surroundings:
     )
     return Surroundings(
         settings=settings,
-        rates=FaultRates(refused=0.02, slow=0.005, slow_seconds=5.0, lost=chance.choice([0, 0.002, 0.02])),
+        rates=FaultRates(refused=0.02, slow=0.005, slow_seconds=5.0, lost=chance.choice([0, 0.002, 0.02]), full=0.1),
         disk=DiskRates(
             seconds=chance.choice([0.0001, 0.005, 0.2]),
             killed=chance.choice([0.0, 0.003, 0.02]),

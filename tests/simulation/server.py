@@ -247,11 +247,12 @@ class SimulatedServer:
             return
         name = self._chance.choice([member.name for member in members])
         try:
-            await service.calls.drain(name, self._chance.random() * self._changes.drain_seconds)
+            member = service.calls.leave(name)
         except InputError:
             self.counts["drains refused"] += 1
-        else:
-            self.counts["drains"] += 1
+            return
+        await service.calls.empty(member, self._chance.random() * self._changes.drain_seconds)
+        self.counts["drains"] += 1
 
     def _make_worker(self, plan: WorkerPlan) -> Worker:
         def make(spend: object) -> SimulatedEngine:

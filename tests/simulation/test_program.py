@@ -22,7 +22,7 @@ from tests.simulation.history import BrokenPromiseError
 from tests.simulation.program import Surroundings, simulate
 from tests.simulation.server import ChangeRates
 
-OFTEN = Surroundings(rates=FaultRates(refused=0.01, failed=0.01, slow=0.005, lost=0.005))
+OFTEN = Surroundings(rates=FaultRates(refused=0.01, failed=0.01, slow=0.005, lost=0.005, full=0.05))
 USUAL = Surroundings()
 
 

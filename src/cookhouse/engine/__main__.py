@@ -57,6 +57,7 @@ def _engine(options: WorkerOptions, engine_options: Mapping[str, Any]) -> Engine
     may_bind = device.type == "cpu" and claim_cores()
     own = {
         "device": name,
+        "share_bytes": share.most_bytes(device),
         "free_bytes": share.free_bytes(device),
         "samplers_only": engine_options.get("samplers_only", False) or not options.trains,
     }

@@ -66,6 +66,11 @@ class Admission:
                     self.drop([name])
         self._budget.check(num_bytes, what, way_out, but_for=but_for)
 
+    def room_bytes(self) -> int:
+        """What a new model may take, with what would make way for it."""
+        idle = sum(self._bases.num_bytes(name) for name in self._bases if not self._users(name))
+        return self._budget.spare_bytes(0) + self._samplers.idle_bytes + self._full_samplers.idle_bytes + idle
+
     def check_adapter(self, base_model: str, layout: AdapterLayout) -> None:
         """Let an adapter fit, and what it will take later.
 

@@ -19,6 +19,7 @@ from cookhouse.engine.contract import (
     ForwardBackwardOutput,
     LoraSpec,
     MemoryUse,
+    Room,
     SampleOutput,
     SampleRequest,
 )
@@ -44,11 +45,8 @@ class Engine(Protocol):
     def base_models(self) -> Sequence[BaseModelInfo]:
         """Models loaded so far or named at start."""
 
-    def load_base_model(self, name: str) -> BaseModelInfo:
-        """Load a folder, hub id or embedded name; cheap when it is loaded already."""
-
-    def drop_base_model(self, name: str) -> None:
-        """Free a base model, if it is loaded; refused while models, snapshots or samples use it."""
+    def room(self) -> Room:
+        """What a new model may take, and which base models are loaded. Asks the machine: not for every token."""
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         """Add a run that leaves the base model's output unchanged; equal specs give equal adapters.

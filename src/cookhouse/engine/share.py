@@ -58,8 +58,8 @@ class Share:
             return name
         return f"cuda:{self.index % torch.cuda.device_count()}"
 
-    def free_bytes(self, device: torch.device) -> Callable[[], int] | None:
-        """Says what this worker may still take of a device's memory; None: all that is free.
+    def most_bytes(self, device: torch.device) -> int | None:
+        """What this worker may take of a device's memory in all; None: whatever is free.
 
         Raises:
             InputError: it was added, and others may take all of it.
@@ -67,13 +67,18 @@ class Share:
         self._check(device)
         if device.type == "cuda":
             part = self.gpu_part / self._num_on(device)
-            if self.num_sharing == part == 1:
-                return None
-            of_device = int(device_total_bytes(device) * part)
-            return lambda: max(min(free_bytes(device), of_device - held_bytes(device)), 0)
+            return None if self.num_sharing == part == 1 else int(device_total_bytes(device) * part)
         if self.num_sharing == 1 and self.memory_bytes is None:
             return None
-        most = self.memory_bytes or (total_bytes() - _reserve_bytes()) // self.num_sharing
+        return self.memory_bytes or (total_bytes() - _reserve_bytes()) // self.num_sharing
+
+    def free_bytes(self, device: torch.device) -> Callable[[], int] | None:
+        """Says what this worker may still take of a device's memory; None: all that is free. Raises as `most_bytes`."""
+        most = self.most_bytes(device)
+        if most is None:
+            return None
+        if device.type == "cuda":
+            return lambda: max(min(free_bytes(device), most - held_bytes(device)), 0)
         return lambda: max(min(available_bytes(), most - (resident_bytes() or 0)), 0)
 
     @property

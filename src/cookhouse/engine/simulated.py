@@ -28,6 +28,7 @@ from cookhouse.engine.contract import (
     ForwardBackwardOutput,
     LoraSpec,
     MemoryUse,
+    Room,
     SampledSequence,
     SampleOutput,
     SampleRequest,
@@ -38,6 +39,8 @@ from cookhouse.errors import InputError, UnknownNameError
 VOCAB_SIZE = 1024
 END_TOKEN = 0
 MAX_CONTEXT_TOKENS = 32768
+MEMORY_BYTES = 2**36
+"""Always free: nothing is held."""
 _HEX_OF_DOUBLE = 13
 """Digits of 52 bits, which a double holds exactly."""
 
@@ -131,6 +134,9 @@ class SimulatedEngine:
     def memory_use(self) -> MemoryUse:
         return MemoryUse()
 
+    def room(self) -> Room:
+        return Room(free_bytes=MEMORY_BYTES, base_models=tuple(self._base_models))
+
     def base_models(self) -> Sequence[BaseModelInfo]:
         return [self.load_base_model(name) for name in self._base_models]
 
@@ -145,11 +151,6 @@ class SimulatedEngine:
             max_context_tokens=MAX_CONTEXT_TOKENS,
             max_lora_rank=64,
         )
-
-    def drop_base_model(self, name: str) -> None:
-        if any(model.base_model == name for model in self._models.values()):
-            raise InputError(f"base model {name!r} is in use; end the sessions that use it first")
-        self._base_models = [each for each in self._base_models if each != name]
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         self._work("create_model", self._costs.save_seconds)

@@ -16,6 +16,7 @@ from cookhouse.engine.contract import (
     ForwardBackwardOutput,
     LoraSpec,
     MemoryUse,
+    Room,
     SampleOutput,
     SampleRequest,
 )
@@ -57,6 +58,7 @@ class TorchEngine:
         max_activation_bytes: int | None = None,
         max_cache_bytes: int | None = None,
         samplers_only: bool = False,
+        share_bytes: int | None = None,
         free_bytes: Callable[[], int] | None = None,
     ) -> None:
         """`max_base_bytes` bounds the weights of base models; those named here are loaded at once while they fit.
@@ -68,7 +70,8 @@ class TorchEngine:
         it); None: half of the memory that is free when the pass begins.
 
         `samplers_only` refuses to train, and keeps one copy of the weights: that which sampling reads.
-        `free_bytes` says how much memory of the device may still be taken; None: all that is free.
+        `free_bytes` says how much memory of the device may still be taken, out of `share_bytes`; None: all that is
+        free.
         """
         use_cores()
         self._device = choose_device(device)
@@ -76,7 +79,7 @@ class TorchEngine:
         self._device_total_bytes = None if self._device.type == "cpu" else total_bytes(self._device)
         self._budget_tokens = budget_tokens
         self._samplers_only = samplers_only
-        self._has_share = free_bytes is not None
+        self._share_bytes = share_bytes
         self._budget = Budget(self._device, free_bytes)
         self._bases = BaseModels(
             self._device,
@@ -106,7 +109,8 @@ class TorchEngine:
         """See `Engine`."""
         number = torch.get_num_threads()
         cores = f", {number} thread{'s' * (number > 1)}" if self._device.type == "cpu" else ""
-        memory_share = f", {memory.show_bytes(self._budget.free())} of memory" if self._has_share else ""
+        share = self._share_bytes  # not what is free of it, which differs between workers with the same
+        memory_share = "" if share is None else f", {memory.show_bytes(share)} of memory"
         return f"{self._device}{cores}, {self._dtype}{memory_share}".replace("torch.", "")
 
     def memory_use(self) -> MemoryUse:
@@ -118,23 +122,20 @@ class TorchEngine:
             caches=caches, device_bytes=held_bytes(self._device), device_total_bytes=self._device_total_bytes
         )
 
+    def room(self) -> Room:
+        """See `Engine`."""
+        return Room(free_bytes=self._admission.room_bytes(), base_models=tuple(self._bases))
+
     def base_models(self) -> Sequence[BaseModelInfo]:
         """See `Engine`."""
         return self._bases.infos
 
     def load_base_model(self, name: str) -> BaseModelInfo:
-        """See `Engine`."""
+        """Load a folder, hub id or embedded name; cheap when it is loaded already."""
         if name not in self._bases:
             self._admission.drop(self._bases.victims(name, self._users))
         self._load(name)
         return self._bases[name].info
-
-    def drop_base_model(self, name: str) -> None:
-        """See `Engine`."""
-        if users := self._users(name):
-            raise InputError(f"base model {name!r} is in use ({users}); end the sessions that use it first")
-        if name in self._bases:
-            self._admission.drop([name])
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         """See `Engine`."""

@@ -5,7 +5,7 @@
 
 A request is held rather than refused at once, since the SDK waits longer after each refusal: held until the end, it is
 back soonest at the next server. Its body has not been read, and is sent again. Where several servers share the work, it
-goes on to another at once. What is for this server's workers is refused.
+goes on to another at once, or back to the one that sent it. What is for this server's workers is refused.
 """
 
 import asyncio

@@ -21,7 +21,6 @@ from cookhouse.errors import InputError
 from cookhouse.model_names import parse_served
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.libraries import loading
-from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
@@ -139,15 +138,9 @@ def run_server(
 
 
 def leases_of(sharing: "Sharing", store: "Store") -> "Leases":
-    """Raises InputError: the shared folder cannot be used."""
+    """Raises as `Leases`."""
     from cookhouse.server.leases.leases import Leases
 
-    try:
-        private_folder(sharing.folder)
-    except OSError as error:
-        raise InputError(
-            f"the shared folder {sharing.folder} cannot be used: {error.strerror}; name another"
-        ) from error
     return Leases(store, url=sharing.url, folder=sharing.folder.absolute(), on_lost=_end_lost)
 
 

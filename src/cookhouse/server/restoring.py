@@ -26,7 +26,7 @@ from cookhouse.server.journal import (
     State,
 )
 from cookhouse.server.journal.folders import JournalFolders
-from cookhouse.server.refusals import StorageBusyError
+from cookhouse.server.refusals import StorageBusyError, message_of
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import identity_of
@@ -73,13 +73,16 @@ class Restored:
 
     loading: Mapping[str, Model]
     """Models that are being loaded."""
+    waits: Callable[[str], bool]
+    """Whether a model waits for memory, for which others do not wait."""
     num_sessions: int = 0
     num_models: int = 0
     num_requests: int = 0
     failed: list[str] = field(default_factory=list)
     """Sessions that could not be brought back, and of which nothing is left here."""
     began_at: float = field(default_factory=lambda: time.monotonic())
-    waiting: list[asyncio.Event] = field(default_factory=list)
+    waiting: list[tuple[str, asyncio.Event]] = field(default_factory=list)
+    """Of requests, with their models."""
 
     def add(self, other: "Restored") -> None:
         """Count what another has, too."""
@@ -90,9 +93,10 @@ class Restored:
 
     async def done(self) -> str:
         """Wait for it; what to say of it then."""
-        for event in self.waiting:
-            await event.wait()
-        while any(not model.is_dropped for model in self.loading.values()):  # noqa: ASYNC110
+        for model_id, event in self.waiting:
+            while not event.is_set() and not self.waits(model_id):  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_SECONDS)
+        while any(not (model.is_dropped or self.waits(name)) for name, model in self.loading.items()):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)  # nothing tells of the end of a session
         return (
             f"restored {self.num_models} models of {self.num_sessions} sessions, and ran {self.num_requests} requests "
@@ -176,12 +180,12 @@ class Restoring:
         Raises:
             StorageError: the journal cannot be read; nothing was brought back.
         """
-        restored = Restored(loading=self._loading_models)
+        restored = self._restored()
         stored = await asyncio.to_thread(self._read, session_ids)
         positions = [entry.position for each in stored for entry in each.entries]
         self._intake.number_from(max(positions, default=-1) + 1)
         for each in stored:
-            one = Restored(loading=self._loading_models)
+            one = self._restored()
             try:
                 await self._restore_session(each, one)
             except Exception:
@@ -193,6 +197,10 @@ class Restoring:
             else:
                 restored.add(one)
         return restored
+
+    def _restored(self) -> Restored:
+        patience = self._sequencer.patience
+        return Restored(loading=self._loading_models, waits=lambda name: patience.words(name) is not None)
 
     def _take_out(self, row: SessionRow) -> None:
         """Take out what there is of a session that could not be brought back whole."""
@@ -367,7 +375,7 @@ class Restoring:
             future = self._futures.peek(entry.request_id) or self._futures.create(
                 entry.request_id, owner=entry.owner, session_id=entry.session_id
             )
-            restored.waiting.append(future.done)
+            restored.waiting.append((model.model_id, future.done))
         for entry in entries:
             if entry.kind == FINISHED:
                 history.finished.add(entry.request_id)
@@ -421,14 +429,14 @@ class Restoring:
                 await turn.send(command)
             except CookhouseError as error:
                 if turn.is_current():
-                    model.lose(str(error))
+                    model.lose(message_of(error))
                 raise
             finally:
                 if turn.is_current():
                     self._loading_models.pop(model.model_id, None)
             return Result.of_json({})
 
-        return Job(run=load)
+        return Job(run=load, runs_again=True)
 
     def _fail(self, entries: Sequence[Entry]) -> None:
         """Answer requests whose model cannot be made again."""

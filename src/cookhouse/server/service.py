@@ -21,6 +21,7 @@ from cookhouse.server.journaling import OFF, Journaling
 from cookhouse.server.leases.forwarding import Forwarding
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.leases.placing import Placing
+from cookhouse.server.leases.profile import Profile
 from cookhouse.server.refusals import GoneError, LeaseLostError, StorageError
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
@@ -157,6 +158,7 @@ class Service:
             self.meter,
             commit=self.commit,
             states=None if journal is None else journal.states,
+            is_shared=leases is not None,
         )
         self.samples = Samples(self.futures, settings, self.calls, self.held)
         self.session_life = SessionLife(
@@ -190,7 +192,7 @@ class Service:
             writer=self._writer,
         )
         self.accepting = Accepting(self.intake, self.training, self.saving, self.sessions, settings)
-        self.workers = WorkerRequests(self.calls, has_journal=journal is not None)
+        self.workers = WorkerRequests(self.calls, self.sequencer.state_bytes, has_journal=journal is not None)
         self.sampling = SamplingRequests(
             base_models=self.base_models,
             calls=self.calls,
@@ -246,6 +248,8 @@ class Service:
         """
         if self._restoring is not None and self.settings.samplers_only and not self._ends_left_sessions:
             await self._restoring.check_samplers_only()
+        if self.leases is not None:
+            await self.leases.check_profile(self._profile())
         up = await self.calls.open()
         self.base_models.fill(up.base_models, self._sources)
         if self.leases is not None:
@@ -266,10 +270,18 @@ class Service:
         self._forwarding = Forwarding(leases.server_id)
         self.placing = Placing(leases, self._forwarding, self.futures, hold_seconds=self.settings.long_poll_seconds)
         self.draining.send_on = self.placing.to_another
-        await leases.join(self.sessions, self._take_over)
+        await leases.join(self.sessions, self._take_over, self._profile(), self._forwarding.ask)
+        await leases.settle()
         await asyncio.to_thread(self.checkpoints.tidy, leases.members.is_alone)
         await self._restoring.sweep_shared(leases.members.is_alone)
         leases.begin_claiming()  # not before: what a restored model is just writing has no row yet
+
+    def _profile(self) -> Profile:
+        return Profile(
+            journal=self.settings.journal,
+            checkpoints=self.settings.checkpoints,
+            base_models=self.base_models.names,
+        )
 
     async def _take_over(self, session_ids: Collection[str]) -> Collection[str]:
         assert self._restoring is not None
@@ -357,6 +369,8 @@ class Service:
                 await self.commit.close()
             except LeaseLostError as error:  # whoever holds the sessions has written what counts
                 _log.info("%s", error)
+        if self.leases is not None:
+            self.leases.stop_asking()
         if self._forwarding is not None:
             await self._forwarding.close()
         await asyncio.to_thread(self.shut_down)

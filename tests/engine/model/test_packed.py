@@ -103,7 +103,7 @@ def test_memory_to_score_prompts_is_kept_where_there_is_no_original(
     unpacked = base.head.projection.weight.numel() * 4
     assert engine._budget.promised_bytes() == before + unpacked
     engine.load_base_model(folder)
-    engine.drop_base_model(folder)
+    engine._admission.drop([folder])
     assert engine._budget.promised_bytes() == before
     size = num_weight_bytes(folder, torch.float32)
     free = before + size + unpacked - 1

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from cookhouse.engine import TorchEngine
-from cookhouse.engine.contract import SampleOutput, SampleRequest
+from cookhouse.engine.contract import NoMemoryError, SampleOutput, SampleRequest
 from cookhouse.engine.sampler import Sampler, sampler
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.scheduler import Scheduler
 from cookhouse.engine.sampler.sequence import Sequence
-from cookhouse.errors import InputError
 from tests.engine.stepping import advance
 
 BLOCK_BYTES = 16 * 2 * 2 * 2 * 16 * 4
@@ -85,9 +84,9 @@ def test_what_the_cache_cannot_hold_is_refused_with_figures(
     """Would catch a sample that is cut without a word, and a prompt that waits for ever."""
     limited(lambda _: 10 * BLOCK_BYTES)
     message = r"^64 prompt tokens \+ 200 max_tokens take 0\.13 MiB of key-value cache, and there are 0\.08 MiB \(160 t"
-    with pytest.raises(InputError, match=message + r".*--max-cache-bytes \(COOKHOUSE_MAX_CACHE_BYTES\)"):
+    with pytest.raises(NoMemoryError, match=message + r".*--max-cache-bytes \(COOKHOUSE_MAX_CACHE_BYTES\)"):
         engine.submit_sample(_request(qwen3_folder, 64, 200))
-    with pytest.raises(InputError, match=r"^160 prompt tokens \+ 1 max_tokens take"):
+    with pytest.raises(NoMemoryError, match=r"^160 prompt tokens \+ 1 max_tokens take"):
         engine.submit_sample(_request(qwen3_folder, 160, None))
     assert not engine.has_samples()
     engine.submit_sample(_request(qwen3_folder, 64, 96))

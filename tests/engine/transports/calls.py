@@ -13,9 +13,9 @@ from cookhouse.engine.contract import (
     Command,
     Event,
     ForwardBackward,
-    HostBaseModel,
     Lost,
     Pass,
+    Read,
     TrainingDatum,
     Up,
     Worker,
@@ -33,9 +33,9 @@ def options(folder: Path) -> WorkerOptions:
     )
 
 
-def do(what: str, command_id: str = "do") -> HostBaseModel:
+def do(what: str, command_id: str = "do") -> Read:
     """Has `fake_child` do something."""
-    return HostBaseModel(command_id=command_id, account=ACCOUNT, base_model=what)
+    return Read(command_id=command_id, account=ACCOUNT, url=what, offset=0, num_bytes=0)
 
 
 def a_pass(num_rows: int, num_tokens: int, command_id: str = "1") -> Pass:

@@ -17,9 +17,10 @@ from cookhouse.engine.contract import (
     Done,
     Event,
     ForwardBackwardOutput,
-    HostBaseModel,
     Lost,
     Pass,
+    Read,
+    Room,
     Up,
     WorkerOptions,
 )
@@ -28,7 +29,7 @@ from cookhouse.errors import InputError
 
 
 class Answering:
-    """Answers a pass with its datums' tokens, does what the name of a base model says, and all else with None."""
+    """Answers a pass with its datums' tokens, does what the URL of a read says, and all else with None."""
 
     def __init__(self, options: WorkerOptions, engine_options: Mapping[str, Any], tell: Tell) -> None:
         self._worker = options.worker
@@ -48,7 +49,8 @@ class Answering:
             raise InputError(self._options["refusal"])
         if "note" in self._options:
             logging.getLogger("tests.child").warning("%s", self._options["note"])
-        self._tell([Up(worker=self._worker, base_models=(), description="a fake")])
+        room = Room(free_bytes=0, base_models=())
+        self._tell([Up(worker=self._worker, base_models=(), description="a fake", room=room)])
         while (command := self._commands.get()) is not None:
             self._tell([self._answer(command)])
 
@@ -58,8 +60,8 @@ class Answering:
             output = ForwardBackwardOutput(
                 logprobs_D=[datum.tokens_T.astype(np.float32) for datum in command.request.data_D], metrics={}
             )
-        elif isinstance(command, HostBaseModel):
-            name, _, argument = command.base_model.partition(" ")
+        elif isinstance(command, Read):
+            name, _, argument = command.url.partition(" ")
             output = getattr(self, f"do_{name}")(argument)
         return Done(command_id=command.command_id, output=output)
 

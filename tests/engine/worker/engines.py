@@ -4,7 +4,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, SampleOutput, SampleRequest
+from cookhouse.engine.contract import (
+    AdamStep,
+    ForwardBackward,
+    ForwardBackwardOutput,
+    Room,
+    SampleOutput,
+    SampleRequest,
+)
 from cookhouse.errors import InputError
 from tests.server.fake_engine import FakeEngine
 
@@ -95,3 +102,13 @@ class CountedSamples(FakeEngine):
         if request.prompt_T[0] == 13:
             raise InputError("13 is bad luck")
         super().submit_sample(request)
+
+
+class LittleRoom(FakeEngine):
+    """Has room for four models, and loads its base model with the first."""
+
+    model_bytes = 2**20
+
+    def room(self) -> Room:
+        names = {model.base_model for model in self._models.values()}
+        return Room(free_bytes=(4 - len(self._models)) * self.model_bytes, base_models=tuple(names))

@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 from cookhouse.engine.contract import (
-    BaseModelInfo,
     Done,
-    DropBaseModel,
     Failed,
     Fetch,
     Forget,
-    HostBaseModel,
     Inspect,
     Load,
     Read,
+    Room,
     Sample,
     Saved,
     Spent,
@@ -32,6 +30,7 @@ from tests.engine.worker.engines import (
     BrokenSamples,
     EndlessSamples,
     LittleMemory,
+    LittleRoom,
     SlowDisk,
     SlowEngine,
     SlowStart,
@@ -464,20 +463,20 @@ def test_weights_that_were_fetched_are_read_again(make_worker: MakeWorker, tmp_p
     assert worker.tokens(worker.sample("f")) == worker.tokens(worker.sample("s3"))
 
 
-def test_base_models_come_and_go(worker: Driver) -> None:
-    def host(name: str) -> HostBaseModel:
-        return HostBaseModel(command_id=worker.new_id(), account=ALICE, base_model=name)
-
-    def drop() -> DropBaseModel:
-        return DropBaseModel(command_id=worker.new_id(), account=ALICE, base_model=BASE)
-
-    info = worker.done(host(BASE))
-    assert isinstance(info, BaseModelInfo)
-    assert "unknown base model" in worker.failure(host("other"))
+def test_it_tells_what_it_has_room_for(make_worker: MakeWorker) -> None:
+    """Would catch a server that takes a full worker for an empty one, or for full what has been freed."""
+    worker = make_worker(LittleRoom)
+    up = next(event for event in worker.events if isinstance(event, Up))
+    assert up.room == Room(free_bytes=4 * LittleRoom.model_bytes, base_models=())
     worker.done(worker.create("m"))
-    assert "in use" in worker.failure(drop())
-    worker.submit(forget(worker, model_ids=("m",)))
-    assert worker.done(drop()) is None
+    one = Room(free_bytes=3 * LittleRoom.model_bytes, base_models=(BASE,))
+    worker.until(lambda event: event == one)
+    worker.done(worker.a_pass("m"))
+    worker.done(worker.create("n"))
+    worker.until(lambda event: isinstance(event, Room) and event.free_bytes == 2 * LittleRoom.model_bytes)
+    worker.submit(forget(worker, model_ids=("n",)))
+    worker.until(lambda event: event == one and sum(each == one for each in worker.events) == 2)
+    assert sum(isinstance(event, Room) for event in worker.events) == 3, "nothing is told that is known"
 
 
 def status(worker: Driver) -> WorkerStatus:

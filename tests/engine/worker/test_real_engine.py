@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 from cookhouse.engine.contract import (
-    BaseModelInfo,
     Done,
-    DropBaseModel,
     Forget,
-    HostBaseModel,
     SampleRequest,
     Up,
 )
@@ -67,26 +64,16 @@ def _of_the_engine(folder: Path, request: SampleRequest) -> tuple[list[Any], lis
 
 
 @pytest.mark.parametrize("make_worker", ["thread"], indirect=True)
-def test_a_base_model_that_is_in_use_stays(make_worker: MakeWorker) -> None:
-    """Would catch a model whose base model is gone."""
+def test_it_says_what_it_computes_on_and_has_room_for(make_worker: MakeWorker) -> None:
+    """Would catch a worker that seems full, or to lack the base model that it has just loaded."""
     worker = make_worker(TinyEngine)
-
-    def drop() -> DropBaseModel:
-        return DropBaseModel(command_id=worker.new_id(), account=ALICE, base_model=BASE)
-
-    worker.done(worker.create("m"))
-    assert "in use (1 models)" in worker.failure(drop())
-    worker.tokens(worker.sample())
-    worker.submit(_forget(worker, "m"))
-    worker.done(drop())
-    worker.done(drop())
-    info = worker.done(HostBaseModel(command_id=worker.new_id(), account=ALICE, base_model=BASE))
-    assert isinstance(info, BaseModelInfo)
-    worker.done(worker.create("m"))
     up = worker.events[0]
     assert isinstance(up, Up)
     assert up.description.startswith("cpu, ")
     assert up.description.endswith("float32")
+    assert up.room.free_bytes > 2**20
+    assert list(up.room.base_models) == [info.name for info in up.base_models]
+    assert up.base_models[0].num_bytes > 2**20
 
 
 @pytest.mark.slow

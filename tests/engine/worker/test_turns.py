@@ -11,7 +11,6 @@ from cookhouse.engine.contract import (
     Command,
     Fetch,
     ForwardBackward,
-    HostBaseModel,
     LoraSpec,
     Pass,
     Read,
@@ -167,12 +166,6 @@ def test_errands_wait_for_a_turn_when_they_take_long() -> None:
         order += ids(turn)
         turns.charge(turn, 0.03)
     assert order.index("mine") == 2
-
-
-def test_base_models_are_hosted_in_turn() -> None:
-    host = HostBaseModel(command_id="h", account=ALICE, base_model="b")
-    turns = waiting(a_step("1", "m", BOB), host)
-    assert sorted(drain(turns)) == [["1"], ["h"]]
 
 
 def test_samples_and_training_take_turns_by_time() -> None:

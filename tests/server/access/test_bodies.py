@@ -63,3 +63,15 @@ def test_other_encodings_are_named() -> None:
     with pytest.raises(InputError, match="gzip"):
         read(b"x", "gzip", 10)
     assert read(b"x", "", 10) == b"x"
+
+
+@pytest.mark.parametrize("encoding", ["zstd", ""])
+def test_the_beginning_of_a_body(encoding: str) -> None:
+    """Would catch a server that decompresses all of what it only passes on."""
+    body = random.Random(1).randbytes(2**21)
+    data = bytearray(zstandard.ZstdCompressor().compress(body) if encoding else body)
+    assert body_of(data, encoding, 2**22).beginning(100) == body[:100]
+    assert body_of(data, encoding, 2**22).beginning(2**22) == body
+    if encoding:
+        with pytest.raises(InputError, match="not valid zstd"):
+            body_of(data[:9] + b"\xff" * 100, encoding, 2**22).beginning(100)

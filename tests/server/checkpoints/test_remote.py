@@ -79,10 +79,10 @@ class Servers:
         return Checkpoints(self.folder / name / "checkpoints", self.store, is_shared=is_shared, remote=remote)
 
     def blobs(self) -> list[str]:
-        """All keys, and sums that belong to none."""
+        """All keys but that of the owner, and sums that belong to none."""
         every = [path.relative_to(self.folder / "bucket") for path in (self.folder / "bucket").rglob("*")]
         files = {path.as_posix() for path in every if (self.folder / "bucket" / path).is_file()}
-        return sorted(name for name in files if name.removesuffix(".sha256") not in files - {name})
+        return sorted(name for name in files - {"owner"} if name.removesuffix(".sha256") not in files - {name})
 
     def expected(self) -> list[str]:
         """The keys that rows name."""
@@ -412,13 +412,31 @@ def test_a_start_drops_copies_without_rows(servers: Servers, caplog: pytest.LogC
 def test_files_of_a_database_that_was_lost_stay(
     servers: Servers, open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Would catch a start over an empty or an older database that deletes every checkpoint there is."""
+    """Would catch a start over an empty database that deletes every checkpoint there is, and one that is refused for
+    good.
+    """
     row = servers.start().write(NEW, fill)
-    Servers(servers.folder, open_store(servers.folder / "empty.db"), servers.bucket).start("b")
+    empty = Servers(servers.folder, open_store(servers.folder / "empty.db"), servers.bucket)
+    with pytest.raises(InputError, match="takes the place of the other, which is lost, delete owner there"):
+        empty.start("b")
+    servers.bucket.delete("owner")
+    empty.start("b")
+    servers.bucket.delete("owner")
     (message,) = [record.getMessage() for record in caplog.records]
     assert message.startswith("1 checkpoints at file:///bucket are not in the database")
     assert f"files/{files_name(row)}" in message
     assert text_of(servers.start("c"), row) == "weights"
+
+
+def test_another_database_s_bucket_is_refused(servers: Servers, open_store: OpenStore) -> None:
+    """Would catch two services that delete what the other is just saving, since it has no row of theirs."""
+    servers.start()
+    other = Servers(servers.folder, open_store(servers.folder / "other.db"), servers.bucket)
+    servers.bucket.put("saving/of-the-first", b"")
+    with pytest.raises(InputError, match=r"are those of another database: .*/bucket/owner says .* folder of its own"):
+        other.start("b")
+    assert servers.bucket.list("saving") == ["saving/of-the-first"]
+    servers.start("a")
 
 
 def test_checkpoints_that_lie_in_the_folder_are_served_from_there(

@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -41,15 +41,20 @@ class Shared:
 
     @contextlib.contextmanager
     def server(
-        self, settings: Settings = SETTINGS, make_engine: Callable[[], FakeEngine] = FakeEngine
+        self,
+        settings: Settings = SETTINGS,
+        make_engine: Callable[[], FakeEngine] = FakeEngine,
+        url: str | None = None,
+        sources: Mapping[str, str] | None = None,
     ) -> Iterator[Server]:
-        """One more server, in this process."""
+        """One more server, in this process. `url`: where it says that it is; `sources` are for `BaseModels.fill`."""
         port, state_dir, engine = free_port(), self.new_state_dir(), make_engine()
         state_dir.mkdir()
         store = Store(self.database, is_shared=True)
-        leases = Leases(store, url=f"http://127.0.0.1:{port}", folder=self.folder / "shared", on_lost=self._lose)
+        url = url or f"http://127.0.0.1:{port}"
+        leases = Leases(store, url=url, folder=self.folder / "shared", on_lost=self._lose)
         with (
-            hosted(state_dir, lambda: engine, settings, port=port, store=store, leases=leases) as host,
+            hosted(state_dir, lambda: engine, settings, sources, port=port, store=store, leases=leases) as host,
             contextlib.closing(Server(host, engine)) as server,
         ):
             yield server
@@ -139,9 +144,18 @@ def start(shared: Shared) -> Iterator[Start]:
         process.close()
 
 
-def knows_another(server: Server) -> bool:
+def leases_of(server: Server) -> Leases:
     leases = server.host.service.leases
-    return leases is not None and len(leases.others()) > 0
+    assert leases is not None
+    return leases
+
+
+def knows_others(server: Server, number: int) -> bool:
+    return len(leases_of(server).others()) == number
+
+
+def knows_another(server: Server) -> bool:
+    return knows_others(server, 1)
 
 
 @pytest.fixture

@@ -15,10 +15,13 @@ from cookhouse.errors import InputError
 from cookhouse.server.leases import keeper as keeping
 from cookhouse.server.leases.keeper import Keeper
 from cookhouse.server.leases.members import SILENT_SECONDS, Members
+from cookhouse.server.leases.profile import Profile
 from cookhouse.server.refusals import LeaseLostError, StorageBusyError
 from cookhouse.server.store import postgresql as module
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
+
+NO_PROFILE = Profile()
 
 
 class Group:
@@ -29,10 +32,14 @@ class Group:
         self._stack = ExitStack()
         self.stores: list[Store] = []
 
-    def new(self) -> Members:
+    def made(self) -> Members:
+        """One that has not joined."""
         self.stores.append(self._stack.enter_context(closing(Store(self.url, is_shared=True))))
-        members = Members(self.stores[-1], f"http://here:{len(self.stores)}")
-        members.join()
+        return Members(self.stores[-1], f"http://here:{len(self.stores)}")
+
+    def new(self, profile: Profile = NO_PROFILE) -> Members:
+        members = self.made()
+        members.join(profile)
         return members
 
     def close(self) -> None:

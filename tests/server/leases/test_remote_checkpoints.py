@@ -32,4 +32,4 @@ def test_what_a_killed_server_saved_is_loaded_at_the_other(start: Start, shared:
     rest = tinker.RestClient(base_url=second.url, api_key=KEY)
     assert [one.tinker_path for one in rest.list_user_checkpoints().result().checkpoints] == [path]
     rest.delete_checkpoint_from_tinker_path(path).result()
-    assert [file for file in Path(bucket).rglob("*") if file.is_file()] == []
+    assert [file.stem for file in Path(bucket).rglob("*") if file.is_file()] == ["owner", "owner"]

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import zstandard
 from sqlalchemy.exc import OperationalError
 from tests.server.hosting import KEY, OTHER_KEY
 from tests.server.leases.conftest import Shared, knows_another
@@ -24,6 +25,7 @@ from cookhouse.server.journal.segments import MAX_ROW_BYTES
 from cookhouse.server.leases import keeper, leases
 from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.refusals import LeaseLostError
+from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.restoring import Restoring
 from cookhouse.server.store.failures import unreachable
 from cookhouse.server.store.rows import SessionRow
@@ -97,6 +99,28 @@ def test_a_large_body_goes_on_as_it_came(two: Two) -> None:
     mine, other = two
     model_id = other.model(mine.session())
     assert other.result(large_pass(other, model_id)).status_code == 200
+
+
+def test_what_goes_on_is_not_decoded(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch bodies that are decompressed and decoded at each server that they pass."""
+    mine, other = two
+    model_id = other.model(mine.session())
+    decoded: list[TrainingRequests] = []
+    read_pass = TrainingRequests.read_pass
+
+    async def told(requests: TrainingRequests, *arguments: Any) -> Any:
+        decoded.append(requests)
+        return await read_pass(requests, *arguments)
+
+    monkeypatch.setattr(TrainingRequests, "read_pass", told)
+    message = pb.ForwardBackwardRequest(model_id=model_id, seq_id=1, loss_fn="cross_entropy")
+    message.data.add().model_input.add().encoded_text.tokens = bytes(2**16)
+    packed = zstandard.ZstdCompressor().compress(message.SerializeToString())
+    headers = {"Content-Encoding": "zstd"}
+    for body, encoding in ((packed, headers), (message.SerializeToString(), {})):
+        assert other.http.post("/forward_backward", content=body, headers=encoding).status_code == 200
+    assert decoded
+    assert {id(one) for one in decoded} == {id(mine.host.service.training)}
 
 
 def test_a_session_of_before_is_found_by_its_requests(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ def test_options_that_go_together() -> None:
         ({"journal": "off"}, "--journal off keeps nothing that another server could take over"),
         ({"samplers_only": True}, "--samplers-only cannot take over models that train"),
         ({"end_sessions": ["start"]}, "would end the sessions of the other servers"),
+        ({"end_sessions": ["eof"]}, "eof would end sessions that other servers' clients began"),
         *(
             ({"url": url}, "is no address of a server; write http://HOST:PORT")
             for url in ("10.0.0.1:8000", "ftp://here", "http://", "http://here/path", "http://me@here", "http://h:x")

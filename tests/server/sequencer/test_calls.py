@@ -22,6 +22,7 @@ from cookhouse.engine.contract import (
     LoraSpec,
     Lost,
     Publish,
+    Room,
     Sample,
     SampledSequence,
     SampleOutput,
@@ -38,7 +39,7 @@ from cookhouse.server.workers.plans import WorkerPlan
 
 pytestmark = pytest.mark.anyio
 ACCOUNT = Account("me", "s")
-UP = Up(worker="engine", base_models=(), description="test")
+UP = Up(worker="engine", base_models=(), description="test", room=Room(free_bytes=0, base_models=()))
 
 
 class ScriptedWorker:
@@ -341,7 +342,7 @@ async def test_a_worker_that_is_drained_before_it_is_up_goes(caplog: pytest.LogC
     await calls.open()
     name = calls.add().name
     await settle()
-    await calls.drain(name, 0.0)
+    await calls.empty(calls.leave(name), 0.0)
     await settle()
     assert [member.name for member in calls.members] == ["engine"]
     assert caplog.text == ""

@@ -443,7 +443,7 @@ async def test_a_worker_is_drained(tmp_path: Path) -> None:
         await several.publish("a", "w")
         drawing, stepping = several.calls.send(sample("1", "w")), several.calls.send(step("s", "a"))
         await settle()
-        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        draining = asyncio.ensure_future(several.drain(place, 30.0))
         await settle()
         assert leaving.kinds[-1] == "SaveSnapshot"
         await leaving.written()
@@ -470,7 +470,7 @@ async def test_what_a_drained_worker_has_not_drawn_in_time_is_drawn_by_others(tm
         await settle()
         place = "worker0" if several.worker("worker0").commands else "worker1"
         other = several.worker("worker1" if place == "worker0" else "worker0")
-        await asyncio.wait_for(several.calls.drain(place, 0.0), 5.0)
+        await asyncio.wait_for(several.drain(place, 0.0), 5.0)
         await settle()
         assert other.ids(Sample) == ["1"]
         await other.done("1", drawn("1"))
@@ -488,7 +488,7 @@ async def test_two_workers_that_leave_at_once_lose_nothing(tmp_path: Path) -> No
         await several.worker(place).written()
         fetched = next(member.name for member in several.calls.members if member.name != place and member.snapshots)
         several.calls._weights.moves.drop("w")  # type: ignore[union-attr]
-        draining = [asyncio.ensure_future(several.calls.drain(name, 0.3)) for name in (place, fetched)]
+        draining = [asyncio.ensure_future(several.drain(name, 0.3)) for name in (place, fetched)]
         await settle()
         writer = next(one for name in (place, fetched) if (one := several.worker(name)).ids(SaveSnapshot))
         await writer.written()
@@ -506,9 +506,9 @@ async def test_the_last_of_its_kind_does_not_leave(tmp_path: Path, shape: dict[s
     """Would catch a server that cannot train, or cannot sample, from then on."""
     async with Several(tmp_path, **shape) as several:
         with pytest.raises(InputError, match=f"{name} is the last worker of its kind; add another of that kind first"):
-            await several.calls.drain(name, 1.0)
+            await several.drain(name, 1.0)
         with pytest.raises(InputError, match="there is no worker 'nobody' that could leave; there are"):
-            await several.calls.drain("nobody", 1.0)
+            await several.drain("nobody", 1.0)
         assert several.calls.is_up
 
 
@@ -517,10 +517,10 @@ async def test_nobody_leaves_before_who_takes_its_place_is_up(tmp_path: Path) ->
     async with Several(tmp_path, workers=1) as several:
         plan = several.calls.add()
         with pytest.raises(InputError, match="engine is needed until another of its kind is up: worker1 is being star"):
-            await several.calls.drain("engine", 0.0)
+            await several.drain("engine", 0.0)
         assert several.calls.is_up
         await settle()
-        await asyncio.wait_for(several.calls.drain("engine", 0.0), 5.0)
+        await asyncio.wait_for(several.drain("engine", 0.0), 5.0)
         assert await several.model("a") == plan.name
 
 
@@ -550,7 +550,7 @@ async def test_weights_of_a_worker_that_has_left_are_needed(tmp_path: Path) -> N
     async with Several(tmp_path, workers=2) as several:
         place = await several.model("a")
         await several.publish("a", "w")
-        draining = asyncio.ensure_future(several.calls.drain(place, 5.0))
+        draining = asyncio.ensure_future(several.drain(place, 5.0))
         await settle()
         await several.worker(place).written()
         await asyncio.wait_for(draining, 5.0)
@@ -568,7 +568,7 @@ async def test_a_worker_that_leaves_writes_the_newest_weights_last_and_keeps_the
             await several.publish("a", name)
         assert await several.model("b") != place
         leaving = several.worker(place)
-        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        draining = asyncio.ensure_future(several.drain(place, 30.0))
         await settle()
         saves = [command.snapshot_id for command in leaving.commands if isinstance(command, SaveSnapshot)]
         assert saves == names
@@ -603,7 +603,7 @@ async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
     async with Several(tmp_path, workers=2) as several:
         for name in ("a", "b"):
             await several.model(name)
-        await asyncio.wait_for(several.calls.drain("worker1", 0.0), 5.0)
+        await asyncio.wait_for(several.drain("worker1", 0.0), 5.0)
         plan = several.calls.add()
         assert (plan.name, plan.part, plan.num_sharing) == ("worker2", 1, 2)
         await settle()
@@ -614,7 +614,7 @@ async def test_a_worker_that_leaves_before_it_was_up_is_gone(tmp_path: Path) -> 
     """Would catch one that comes back after it was closed, and an error that nobody sees."""
     async with Several(tmp_path, workers=2) as several:
         plan = several.calls.add()
-        await asyncio.wait_for(several.calls.drain(plan.name, 0.0), 5.0)
+        await asyncio.wait_for(several.drain(plan.name, 0.0), 5.0)
         await settle()
         assert [member.name for member in several.calls.members] == ["worker0", "worker1"]
 
@@ -626,7 +626,7 @@ async def test_a_worker_that_is_lost_while_it_leaves_is_not_made_again(tmp_path:
         await settle()
         place = "worker0" if several.worker("worker0").commands else "worker1"
         leaving, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
-        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        draining = asyncio.ensure_future(several.drain(place, 30.0))
         await settle()
         await leaving.lose("killed")
         await asyncio.wait_for(draining, 5.0)
@@ -654,7 +654,7 @@ async def test_a_save_under_way_stays_with_a_worker_that_is_drained(tmp_path: Pa
         saving = several.calls.send(save("1", "a", (tmp_path / "1").as_uri()))
         canceled = several.calls.send(save("2", "a", (tmp_path / "2").as_uri()))
         await settle()
-        draining = asyncio.ensure_future(several.calls.drain(place, 30.0))
+        draining = asyncio.ensure_future(several.drain(place, 30.0))
         await settle()
         assert not saving.done()
         await leaving.fail("2", Failure(blame="user", kind="canceled", message="its model is gone"))
@@ -675,7 +675,7 @@ async def test_what_a_drained_worker_has_not_written_in_time_is_deleted(tmp_path
         await settle()
         left = begin_to_write(state.as_uri())
         others = begin_to_write(other.as_uri())
-        await asyncio.wait_for(several.calls.drain(place, 0.0), 5.0)
+        await asyncio.wait_for(several.drain(place, 0.0), 5.0)
         with pytest.raises(LostError, match="has left"):
             await saving
         assert not any(path.exists() for path in left)
@@ -708,8 +708,8 @@ async def test_a_worker_that_cannot_be_added_leaves_no_folder(tmp_path: Path) ->
     async with Several(tmp_path, workers=2) as several:
         plan = several.calls.add()
         (tmp_path / plan.name).mkdir()
-        await asyncio.wait_for(several.calls.drain("worker1", 0.0), 5.0)
-        several.fails = "no memory"
+        await asyncio.wait_for(several.drain("worker1", 0.0), 5.0)
+        several.cannot_start["worker3"] = ServiceError("no memory")
         failing = several.calls.add()
         (tmp_path / failing.name).mkdir()
         while (tmp_path / failing.name).exists():  # noqa: ASYNC110
@@ -723,7 +723,7 @@ async def test_calls_are_closed_while_weights_move(tmp_path: Path) -> None:
     async with Several(tmp_path, workers=2) as several:
         place = await several.model("a")
         await several.publish("a", "w")
-        draining = asyncio.ensure_future(several.calls.drain(place, 0.1))
+        draining = asyncio.ensure_future(several.drain(place, 0.1))
         await settle()
         assert len(several.calls._transfers) == 1
     await asyncio.wait_for(draining, 5.0)

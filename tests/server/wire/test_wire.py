@@ -12,6 +12,7 @@ from cookhouse.engine.contract import ForwardBackwardOutput, SampledSequence, Sa
 from cookhouse.errors import InputError
 from cookhouse.server.wire import (
     SampleShape,
+    begun_training,
     decode_adam,
     decode_lora,
     decode_pass,
@@ -289,3 +290,20 @@ def test_samples_reach_the_sdk_whole() -> None:
     assert rows[2] is not None
     assert rows[2][0][0] == 8
     assert rows[2][0][1] == pytest.approx(-0.2)
+
+
+def test_a_body_s_beginning_says_whose_it_is() -> None:
+    """Would catch a request that is refused, or sent astray, since its beginning was cut in the middle of a field."""
+    message = pb.ForwardBackwardRequest(model_id="s:train:0", seq_id=300, loss_fn="cross_entropy")
+    message.data.add().model_input.add().encoded_text.tokens = bytes(400)
+    body = message.SerializeToString()
+    assert [(begun.model_id, begun.seq_id, begun.loss_fn) for begun in map(begun_training, [body, body[:20]])] == [
+        ("s:train:0", 300, "")
+    ] * 2
+    for end in range(11):
+        assert begun_training(body[:end]).model_id == ""
+    turned = pb.ForwardBackwardRequest(data=message.data).SerializeToString() + body
+    assert begun_training(turned).model_id == ""
+    for harm in (b"\x0f" + body, b"\x0a\x02\xff\xff" + body):
+        with pytest.raises(InputError, match="is not a ForwardBackwardRequest"):
+            begun_training(harm)

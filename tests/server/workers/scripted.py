@@ -20,6 +20,7 @@ from cookhouse.engine.contract import (
     LoraSpec,
     Lost,
     Publish,
+    Room,
     Sample,
     SampledSequence,
     SampleOutput,
@@ -36,17 +37,17 @@ from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.plans import WorkerPlan, plans_of
 
 ACCOUNT = Account("me", "s")
+ROOM = Room(free_bytes=2**30, base_models=("b",))
+"""Of each at first: the base model of all tests is loaded."""
 
 
 class ScriptedWorker:
     """Remembers commands, and tells what `tell` is given."""
 
-    def __init__(self, plan: WorkerPlan, fails: str = "") -> None:
-        """`fails`: why it cannot start."""
+    def __init__(self, plan: WorkerPlan) -> None:
         self.commands: list[Command] = []
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        up = Up(worker=plan.name, base_models=(), description="test")
-        self.tell(Lost(worker=plan.name, reason=fails) if fails else up)
+        self.tell(Up(worker=plan.name, base_models=(), description="test", room=ROOM))
 
     def tell(self, *events: Event) -> None:
         for event in events:
@@ -56,8 +57,11 @@ class ScriptedWorker:
         self.commands += commands
 
     async def events(self) -> Sequence[Event]:
-        event = await self._events.get()
-        return () if event is None else (event,)
+        """All that it has told since, as workers do."""
+        told = [await self._events.get()]
+        while not self._events.empty() and told[-1] is not None:
+            told.append(self._events.get_nowait())
+        return [event for event in told if event is not None]
 
     async def close(self, seconds: float) -> bool:  # noqa: ARG002
         self._events.put_nowait(None)
@@ -99,12 +103,14 @@ class Several:
     def __init__(self, folder: Path, *, workers: int | None = None, apart: tuple[int, int] = (0, 0), **options: Any):
         plans = plans_of(workers=workers, trainers=apart[0] or None, samplers=apart[1] or None)
         self._workers: dict[str, ScriptedWorker] = {}
-        self.fails = ""
-        """Why no more workers can start."""
+        self.cannot_start: dict[str, Exception] = {}
+        """By name, what is raised where a worker is to be made."""
         self.calls = Calls(self._make, Meter(), plans=plans, folder=folder, **options)
 
     def _make(self, plan: WorkerPlan) -> ScriptedWorker:
-        self._workers[plan.name] = ScriptedWorker(plan, self.fails)
+        if plan.name in self.cannot_start:
+            raise self.cannot_start[plan.name]
+        self._workers[plan.name] = ScriptedWorker(plan)
         return self._workers[plan.name]
 
     def worker(self, name: str) -> ScriptedWorker:
@@ -116,6 +122,9 @@ class Several:
 
     async def __aexit__(self, *_: object) -> None:
         await self.calls.close(1.0)
+
+    async def drain(self, name: str, seconds: float) -> None:
+        await self.calls.empty(self.calls.leave(name), seconds)
 
     async def model(self, model_id: str) -> str:
         """Make a model; the worker that it is on."""

@@ -145,7 +145,8 @@ def test_a_worker_is_drained_under_its_clients(tmp_path: Path, shape: Mapping[st
         with ThreadPoolExecutor(1) as pool:
             training = pool.submit(train, trainer, 30)
             drawing = [sampler.sample(PROMPT, 2, LONG) for _ in range(4)]
-            server.host.on_loop(lambda: server.host.service.calls.drain(place, 5.0))
+            calls = server.host.service.calls
+            server.host.on_loop(lambda: calls.empty(calls.leave(place), 5.0))
             assert place not in server.names
             assert training.result(60) == expected
         drawing += [sampler.sample(PROMPT, 2, LONG) for _ in range(4)]
@@ -173,7 +174,7 @@ def test_what_a_tenant_used_goes_by_no_loss_and_no_drain(tmp_path: Path) -> None
         train(trainer, 3)
         assert used(trainer) == 2 * expected
         place = server.place_of(trainer)
-        server.host.on_loop(lambda: server.host.service.calls.drain(place, 5.0))
+        server.host.on_loop(lambda: server.host.service.workers.drain(place, 5.0))
         train(trainer, 3)
         assert used(trainer) == 3 * expected
 

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.server.workers.scripted import ScriptedWorker, settle
 
-from cookhouse.engine.contract import Lost
+from cookhouse.engine.contract import Event, Evicted, Lost
 from cookhouse.server.workers.member import Member
 from cookhouse.server.workers.plans import WorkerPlan
 
@@ -34,5 +34,37 @@ def test_a_lost_worker_is_closed_before_another_is_made() -> None:
             await settle()
         assert await member.close(1.0)
         assert all(worker.is_closed for worker in made)
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_one_that_dies_right_after_it_is_up_is_replaced() -> None:
+    """Would catch a worker that counts as up for ever, since its end came with its first words."""
+    made: list[ScriptedWorker] = []
+    taken: list[Event] = []
+
+    def make(plan: WorkerPlan) -> ScriptedWorker:
+        made.append(ScriptedWorker(plan))
+        if len(made) == 2:
+            made[-1].tell(Evicted(snapshot_id="w"), Lost(worker="engine", reason="no memory"))
+        return made[-1]
+
+    async def test() -> None:
+        lost: list[str] = []
+        member = Member(
+            WorkerPlan(),
+            make,
+            take=lambda _, event: taken.append(event),
+            on_lost=lambda _, reason: lost.append(reason),
+        )
+        await member.open()
+        made[0].tell(Lost(worker="engine", reason="killed"))
+        while len(made) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await settle()
+        assert lost == ["killed", "no memory"]
+        assert taken == [Evicted(snapshot_id="w")]
+        assert member.is_up
+        await member.close(1.0)
 
     asyncio.run(asyncio.wait_for(test(), 60))

@@ -2,21 +2,27 @@
 
 from dataclasses import replace
 
+import pytest
 from tests.server.workers.conftest import MakeMembers
-from tests.server.workers.scripted import request
+from tests.server.workers.scripted import ACCOUNT, request
 
+from cookhouse.engine.contract import Fetch, LoraSpec, Room
+from cookhouse.server.workers.member import Member
+from cookhouse.server.workers.needs import Need
 from cookhouse.server.workers.placement import Placement
+
+NEED = Need("b")
 
 
 def test_a_new_model_goes_where_the_fewest_are(make_members: MakeMembers) -> None:
     members = make_members(workers=3)
     placement = Placement()
     for index in range(6):
-        best, *_ = placement.for_model(members)
+        best, *_ = placement.for_model(members, NEED)
         placement.put_model(f"m{index}", best)
     assert [placement.num_models()[member] for member in members] == [2, 2, 2]
     placement.drop_models(["m1", "m4"])
-    assert placement.for_model(members)[0] is members[1]
+    assert placement.for_model(members, NEED)[0] is members[1]
     assert placement.models_of(members[1]) == []
 
 
@@ -38,8 +44,8 @@ def test_workers_that_leave_sample_or_are_down_are_not_asked_to_train(make_membe
     members = make_members(trainers=3, samplers=1)
     members[0].is_leaving = True
     members[1].is_up = False
-    assert Placement().for_model(members) == [members[2], members[1]]
-    assert Placement().for_model(trainers) == trainers
+    assert Placement().for_model(members, NEED) == [members[2], members[1]]
+    assert Placement().for_model(trainers, NEED) == trainers
 
 
 def test_a_busy_worker_is_passed_over(make_members: MakeMembers) -> None:
@@ -47,8 +53,8 @@ def test_a_busy_worker_is_passed_over(make_members: MakeMembers) -> None:
     first, second = make_members(workers=2)
     placement = Placement()
     first.num_tokens = 100
-    assert placement.for_sample([first, second], request()) is second
-    assert placement.for_fetch([first, second]) is second
+    assert placement.for_sample([first, second], request(), NEED) is second
+    assert placement.for_fetch([first, second], NEED) is second
 
 
 def test_weights_and_prefix_count_as_tokens(make_members: MakeMembers) -> None:
@@ -57,11 +63,11 @@ def test_weights_and_prefix_count_as_tokens(make_members: MakeMembers) -> None:
     placement = Placement()
     asked = request("", "w", prompt=range(300))
     second.snapshots.add("w")
-    assert placement.for_sample(members, asked) is second
+    assert placement.for_sample(members, asked, NEED) is second
     second.num_tokens = 300  # less than the prompt and the weights cost at the other
-    assert placement.for_sample(members, asked) is second
+    assert placement.for_sample(members, asked, NEED) is second
     second.num_tokens = 10_000
-    assert placement.for_sample(members, asked) is first
+    assert placement.for_sample(members, asked, NEED) is first
 
 
 def test_another_tenant_has_no_part_in_a_prefix(make_members: MakeMembers) -> None:
@@ -71,14 +77,97 @@ def test_another_tenant_has_no_part_in_a_prefix(make_members: MakeMembers) -> No
     mine, others = (replace(request("", prompt=range(300)), owner=owner) for owner in ("me", "you"))
     second.num_tokens = 0
     first.num_tokens = 1
-    assert placement.for_sample(members, mine) is second
+    assert placement.for_sample(members, mine, NEED) is second
     second.num_tokens = 100
-    assert placement.for_sample(members, mine) is second
-    assert placement.for_sample(members, others) is first
+    assert placement.for_sample(members, mine, NEED) is second
+    assert placement.for_sample(members, others, NEED) is first
 
 
 def test_nobody_samples_where_all_leave(make_members: MakeMembers) -> None:
     members = make_members(trainers=1, samplers=1)
     members[1].is_leaving = True
-    assert Placement().for_sample(members, request()) is None
-    assert Placement().for_fetch(members) is None
+    assert Placement().for_sample(members, request(), NEED) is None
+    assert Placement().for_fetch(members, NEED) is None
+
+
+def fetch(lora: LoraSpec) -> Fetch:
+    return Fetch(command_id="", account=ACCOUNT, snapshot_id="", base_model="b", lora=lora, url="")
+
+
+def with_room(member: Member, free_bytes: int, *base_models: str) -> None:
+    member.note_room(Room(free_bytes=free_bytes, base_models=base_models))
+
+
+def test_a_base_model_draws_what_is_over_it(make_members: MakeMembers) -> None:
+    """Would catch a base model that every worker loads, and one that keeps all at a single worker."""
+    members = first, second = make_members(workers=2)
+    with_room(first, 2**30, "other")
+    with_room(second, 2**30, "b")
+    placement = Placement()
+    placement.put_model("m", second)
+    assert placement.for_model(members, NEED)[0] is second
+    assert placement.for_sample(members, request(), NEED) is second
+    assert placement.for_fetch(members, NEED) is second
+    for index in range(5):
+        placement.put_model(f"m{index}", second)
+    assert placement.for_model(members, NEED)[0] is first
+    second.num_tokens = 300_000
+    assert placement.for_sample(members, request("", prompt=[2]), NEED) is first
+    assert placement.for_fetch(members, NEED) is first
+
+
+def test_what_was_refused_is_asked_of_others_until_room_has_changed(make_members: MakeMembers) -> None:
+    """Would catch a failing Fetch for every sample, a worker that is never asked again, and one that is asked for
+    nothing since something else did not fit.
+    """
+    members = first, second = make_members(workers=2)
+    for member in members:
+        with_room(member, 2**30, "b")
+    placement = Placement()
+    need, smaller = Need("b", LoraSpec(rank=32)), Need("b", LoraSpec(rank=1))
+    first.note_refusal(fetch(LoraSpec(rank=32, seed=7)))
+    asked = request("", "w", prompt=[1])
+    assert placement.for_sample(members, asked, need) is second
+    assert placement.for_fetch(members, need) is second
+    assert placement.for_fetch(members, smaller) is first
+    training = Need("b", LoraSpec(rank=32), trains=True)
+    assert placement.for_model(members, training) == [first, second], "a run takes another amount"
+    first.snapshots.add("w")
+    assert placement.for_sample(members, asked, need) is first, "it has the weights"
+    first.snapshots.clear()
+    with_room(first, 2**30, "b", "c")
+    assert placement.for_fetch(members, need) is second
+    with_room(first, 2**31, "b")
+    assert placement.for_fetch(members, need) is first
+
+
+def test_a_refusal_is_forgotten_after_a_while(make_members: MakeMembers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch an idle worker that is never asked again, since memory that others free is told by nobody."""
+    first, _ = make_members(workers=2)
+    need = Need("b", LoraSpec())
+    first.note_refusal(fetch(LoraSpec()))
+    assert first.lacks_room(need)
+    monkeypatch.setattr("cookhouse.server.workers.member._REMEMBERED_SECONDS", 0.0)
+    assert not first.lacks_room(need)
+
+
+def test_a_base_model_goes_where_it_fits(make_members: MakeMembers) -> None:
+    """Would catch a worker that is asked to load what is larger than all the memory that it has."""
+    members = first, second = make_members(workers=2)
+    for member in members:
+        member._num_bytes = {"b": 2**31}
+        with_room(member, 2**30)
+    with_room(second, 2**32)
+    assert Placement().for_model(members, NEED) == [second, first]
+    assert Placement().for_sample(members, request(), NEED) is second
+    with_room(first, 2**20, "b")
+    assert Placement().for_model(members, NEED) == [first, second], "loaded, it takes no more"
+
+
+def test_equal_workers_are_taken_by_number(make_members: MakeMembers) -> None:
+    """Would catch a simulation that does not repeat: what is free differs by a little on every machine."""
+    members = make_members(workers=3)
+    for index, member in enumerate(members):
+        with_room(member, 2**30 + index, "b")
+    assert Placement().for_model(members, NEED) == list(members)
+    assert Placement().for_sample(members, request(), NEED) is members[0]

@@ -31,20 +31,6 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostBaseModel(Command):
-    """Load a base model: a folder, hub id or embedded name. Done: `BaseModelInfo`."""
-
-    base_model: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropBaseModel(Command):
-    """Free a base model. Done: None. Fails while models, snapshots or samples use it."""
-
-    base_model: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCommand(Command):
     """Work on one model, in its turn."""
 

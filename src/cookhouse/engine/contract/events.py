@@ -22,9 +22,17 @@ class Saved:
     """Bytes, by file name relative to the folder."""
 
 
-Output = (
-    ForwardBackwardOutput | SampleOutput | Saved | BaseModelInfo | WorkerStatus | Mapping[str, float] | bytes | None
-)
+Output = ForwardBackwardOutput | SampleOutput | Saved | WorkerStatus | Mapping[str, float] | bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a worker has room for: told with `Up`, and again when it has changed by more than a little."""
+
+    free_bytes: int
+    """That a new model may take; what nobody uses makes way for it."""
+    base_models: tuple[str, ...]
+    """Those that are loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +43,7 @@ class Up:
     base_models: tuple[BaseModelInfo, ...]
     description: str
     """What it computes on, in words."""
+    room: Room
     node: str = ""
     """The address of Ray's node that it is on; empty where it is on the server's machine by itself."""
 
@@ -102,4 +111,4 @@ class Lost:
     """Why it never came up, if that is it: a base model that cannot be loaded, say."""
 
 
-Event = Up | Done | Failed | Tokens | Spent | Evicted | Logged | Lost
+Event = Up | Room | Done | Failed | Tokens | Spent | Evicted | Logged | Lost

@@ -25,6 +25,8 @@ class BaseModelInfo:
     vocab_size: int
     max_context_tokens: int
     max_lora_rank: int
+    num_bytes: int = 0
+    """Of its weights in memory; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import torch
 from transformers.utils import logging as transformers_logging
@@ -73,7 +74,7 @@ class BaseModels(Mapping[str, BaseModel]):
                     f"base model {name!r} takes {show_bytes(num_bytes)} and max_base_bytes is "
                     f"{show_bytes(self._max_bytes)}; raise it, or use a smaller model"
                 )
-            self._known[name] = describe(name, config), num_bytes
+            self._known[name] = replace(describe(name, config), num_bytes=num_bytes), num_bytes
         return self._known[name][0]
 
     def must_evict(self, name: str) -> bool:

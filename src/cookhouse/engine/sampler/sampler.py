@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cookhouse.engine.contract import CacheUse, SampleOutput, SampleRequest
+from cookhouse.engine.contract import CacheUse, NoMemoryError, SampleOutput, SampleRequest
 from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Weights
@@ -176,8 +176,8 @@ class Sampler:
         if request.max_tokens is None and num_prompt < num_reachable * _BLOCK_SIZE:
             return min(context, num_reachable * _BLOCK_SIZE)
         max_total = num_prompt + min_tokens(request)
-        if not self._scheduler.can_ever_fit(max_total):
-            raise InputError(
+        if not self._scheduler.can_ever_fit(max_total):  # another worker's cache may be larger
+            raise NoMemoryError(
                 f"{num_prompt} prompt tokens + {max_total - num_prompt} max_tokens take "
                 f"{show_bytes(blocks.num_blocks_for(max_total) * self._block_bytes)} of key-value cache, and there are "
                 f"{show_bytes(num_reachable * self._block_bytes)} ({num_reachable * _BLOCK_SIZE} tokens); ask for "

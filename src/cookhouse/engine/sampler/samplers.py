@@ -53,6 +53,12 @@ class Samplers(UserDict[str, Sampler]):
         return tuple(sampler.cache_use for sampler in tuple(self.data.values()))
 
     @property
+    def idle_bytes(self) -> int:
+        """What caches of samplers without work take, or may take."""
+        uses = [sampler.cache_use for sampler in self.values() if not sampler.has_work]
+        return sum(use.max_blocks * use.block_bytes for use in uses)
+
+    @property
     def has_work(self) -> bool:
         """Whether `step` has anything to do."""
         return any(sampler.has_work for sampler in self.values())

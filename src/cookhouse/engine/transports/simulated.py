@@ -91,12 +91,6 @@ class Simulated:
 
     def _open(self) -> Loop:
         engine = self._make_engine(self._spend)
-        up = Up(
-            worker=self._options.worker,
-            base_models=tuple(engine.base_models()),
-            description=engine.describe(),
-        )
-        self._told.append(up)
         loop = Loop(
             engine,
             self._options,
@@ -105,6 +99,13 @@ class Simulated:
             clock=self._clock,
             make_writer=self._make_writer,
         )
+        up = Up(
+            worker=self._options.worker,
+            base_models=tuple(engine.base_models()),
+            description=engine.describe(),
+            room=loop.room,
+        )
+        self._told.append(up)
         loop.submit(self._early)
         return loop
 

@@ -14,9 +14,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from cookhouse.engine.contract import Command, Done, Event, Failed, Forget, Inspect, WorkerOptions
+from cookhouse.engine.contract import Command, Done, Event, Failed, Forget, Inspect, Room, WorkerOptions
 from cookhouse.engine.engine import Engine
 from cookhouse.engine.worker.failing import failed
+from cookhouse.engine.worker.room import RoomWatch
 from cookhouse.engine.worker.status import Status
 from cookhouse.engine.worker.turns import Turns
 from cookhouse.engine.worker.work import Work
@@ -52,6 +53,14 @@ class Loop:
         self._work = Work(engine, options, tell=lambda event: tell([event]), wake=wake, make_writer=make_writer)
         self._status = Status(clock)
         self._told_at = clock()
+        self._room = RoomWatch(engine, clock)
+        self._has_forgotten = False
+        """Whether something was freed since it was looked for room."""
+
+    @property
+    def room(self) -> Room:
+        """What it has room for, as it was told last."""
+        return self._room.told
 
     def submit(self, commands: Sequence[Command]) -> None:
         """Hand over commands, in order; from any thread, in which an `Inspect` is answered."""
@@ -73,6 +82,9 @@ class Loop:
             seconds = taken.seconds
             self._turns.charge(turn, seconds)
             self._work.meter.charge(served, seconds)
+        if (room := self._room.look(turn, has_forgotten=self._has_forgotten)) is not None:
+            events.append(room)
+        self._has_forgotten = False
         self._tell_all(events, is_idle=turn is None)
         return turn is not None
 
@@ -91,6 +103,7 @@ class Loop:
         while self._inbox:
             command = self._inbox.popleft()
             if isinstance(command, Forget):
+                self._has_forgotten = True
                 try:
                     yield from self._work.forget(command, self._turns)
                 except Exception:

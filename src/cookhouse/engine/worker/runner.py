@@ -63,6 +63,7 @@ class Runner:
             worker=self._options.worker,
             base_models=tuple(engine.base_models()),
             description=engine.describe(),
+            room=loop.room,
         )
         self._tell([up])
         with self._wake:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cookhouse.engine.contract import Command, DropBaseModel, HostBaseModel, ModelCommand, Pass, Sample, TurnKind
+from cookhouse.engine.contract import Command, ModelCommand, Pass, Sample, TurnKind
 from cookhouse.engine.rotation import Rotation
 
 _ERRAND_SECONDS = 0.05
@@ -162,8 +162,6 @@ class Turns:
         """Have a command wait for its turn."""
         if isinstance(command, ModelCommand):
             self._training.put(command.model_id, command)
-        elif isinstance(command, HostBaseModel | DropBaseModel):
-            self._training.put(f"base model {command.base_model}", command)
         else:
             self._errands.put(f"{command.account.owner}/{command.account.session_id}", command)
 

@@ -8,12 +8,10 @@ from cookhouse.engine.contract import (
     Command,
     Create,
     Done,
-    DropBaseModel,
     Event,
     Evicted,
     Fetch,
     Forget,
-    HostBaseModel,
     Load,
     LoraSpec,
     Output,
@@ -164,10 +162,6 @@ class Work:
     def _output(self, command: Command) -> Output:
         engine = self._engine
         match command:
-            case HostBaseModel():
-                return engine.load_base_model(command.base_model)
-            case DropBaseModel():
-                engine.drop_base_model(command.base_model)
             case Create():
                 if command.model_id in self._models:
                     raise InputError(f"there is a model {command.model_id!r} already")

@@ -42,6 +42,16 @@ class Body:
                 count(bytes(self.data[at : at + _CHUNK_BYTES]))
         return self.data
 
+    def beginning(self, num_bytes: int) -> bytes:
+        """The first bytes of the body itself. Raises as `read`."""
+        if not self.is_compressed:
+            return bytes(self.data[:num_bytes])
+        try:
+            with _reader(self.data) as reader:
+                return reader.read(num_bytes)
+        except zstandard.ZstdError as error:
+            raise _no_zstd(error) from error
+
 
 async def read_body(request: Request, take: Callable[[int], None], *, max_bytes: int, max_decoded_bytes: int) -> Body:
     """The body of a request; `take` is told of the bytes that it is going to hold, and may refuse them.
@@ -98,10 +108,7 @@ def _decompressed(data: bytearray, num_bytes: int, count: Count | None) -> bytea
     decoded = bytearray(num_bytes)  # pages of it are taken as they are written to
     at = 0
     try:
-        with (
-            zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES).stream_reader(data) as reader,
-            memoryview(decoded) as view,
-        ):
+        with _reader(data) as reader, memoryview(decoded) as view:
             while at < num_bytes and (num_read := reader.readinto(view[at : at + _CHUNK_BYTES])):
                 if count is not None:
                     count(bytes(view[at : at + num_read]))
@@ -111,6 +118,10 @@ def _decompressed(data: bytearray, num_bytes: int, count: Count | None) -> bytea
     except zstandard.ZstdError as error:
         raise _no_zstd(error) from error
     return decoded
+
+
+def _reader(data: bytearray) -> zstandard.ZstdDecompressionReader:
+    return zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES).stream_reader(data)
 
 
 def _no_zstd(error: zstandard.ZstdError) -> InputError:

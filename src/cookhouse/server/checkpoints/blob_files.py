@@ -26,6 +26,8 @@ from cookhouse.server.store.rows import CheckpointRow
 
 _log = logging.getLogger(__name__)
 _FILES = "files"
+_OWNER = "owner"
+"""The blob that has the id of the service: whoever else wrote marks there would delete its files."""
 Mark = Literal["saving", "going"]
 
 
@@ -73,14 +75,23 @@ class BlobFiles:
             ServiceError: the store failed.
         """
         key = f"trying/{uuid.uuid4().hex}"
-        try:
+        with self._usable():
             self._blobs.put(key, b"cookhouse")
             self._blobs.get(key)
             self._blobs.delete(key)
-        except InputError as error:
-            raise InputError(f"checkpoints cannot be kept at {self.url}: {error}") from error
-        except ServiceError as error:
-            raise ServiceError(f"checkpoints cannot be kept at {self.url}: {error}") from error
+
+    def own(self, service_id: str) -> None:
+        """Write whose the files are, or see that they are the service's. Raises as `check`."""
+        with self._usable():
+            if not self._blobs.exists(_OWNER):
+                self._blobs.put(_OWNER, service_id.encode())
+            found = self._blobs.get(_OWNER).decode(errors="replace")
+        if found != service_id:
+            raise InputError(
+                f"the checkpoints at {self.url} are those of another database: {self._blobs.address(_OWNER)} says "
+                f"{found!r}, and this database {service_id}; each would delete files of the other. Give every database "
+                f"a folder of its own. If this one takes the place of the other, which is lost, delete {_OWNER} there"
+            )
 
     def put(self, row: CheckpointRow, folder: Path) -> None:
         """Mark the files of a checkpoint, and put them.
@@ -150,6 +161,15 @@ class BlobFiles:
     def found(self) -> Found:
         """All there is. Raises as `going`."""
         return Found(saving=self._names("saving"), going=self._names("going"), files=self._names(_FILES))
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            raise InputError(f"checkpoints cannot be kept at {self.url}: {error}") from error
+        except ServiceError as error:
+            raise ServiceError(f"checkpoints cannot be kept at {self.url}: {error}") from error
 
     def _names(self, prefix: str) -> Sequence[str]:
         return sorted({key.split("/")[1] for key in self._blobs.list(prefix)})

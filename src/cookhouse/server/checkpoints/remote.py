@@ -23,6 +23,7 @@ from cookhouse.server.checkpoints.blob_files import BlobFiles, Found, files_name
 from cookhouse.server.checkpoints.checksums import verify
 from cookhouse.server.checkpoints.leftovers import unfinished
 from cookhouse.server.refusals import StorageBusyError, StorageError
+from cookhouse.server.store.identity import service_id
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
 from cookhouse.server.store.store import Store
@@ -38,9 +39,10 @@ class RemoteCheckpoints:
     """Blocking calls, from any thread."""
 
     def __init__(self, url: str, folder: Path, store: Store) -> None:
-        """`folder`: of the copies, which is made if need be. Raises as `BlobFiles`, and its `check`."""
+        """`folder`: of the copies, which is made if need be. Raises as `BlobFiles`, and its `check` and `own`."""
         self._files = BlobFiles(url)
         self._files.check()
+        self._files.own(service_id(store.database))
         self._folder = folder
         self._store = store
         self._lock = threading.Lock()

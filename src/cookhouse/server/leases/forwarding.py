@@ -1,18 +1,21 @@
 """Requests that another server answers: sent on as they came, and answered as that one answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import httpx
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cookhouse.errors import InputError
 
 FORWARDED = "x-cookhouse-forwarded-by"
-"""The id of the server that sent a request on: no other does so again."""
+"""Ids of the servers that sent a request on, the first of which a client asked."""
+MAX_HOPS = 2
+"""A server that stops knows of no session: whoever it asks may have to ask the one that holds it."""
 NOT_HERE = "x-cookhouse-not-here"
 """On an answer: the session is held by yet another server."""
 _OF_ONE_HOP = frozenset(
@@ -30,11 +33,29 @@ _OF_ONE_HOP = frozenset(
 )
 _TIMEOUT = httpx.Timeout(connect=2.0, write=30.0, read=90.0, pool=None)
 """Longer than the longest poll, and than a request waits for a store that is locked."""
+_ASK_TIMEOUT = httpx.Timeout(connect=2.0, write=2.0, read=30.0, pool=None)
+"""A server that has just joined listens already, and answers once it has looked through what others have left."""
+_WAY_OUT = "its session is being taken over by another server; send it again"
 _CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
 
 
 class UnreachableError(Exception):
-    """The other server does not answer: it has ended, or is about to be taken for dead."""
+    """The other server does not answer: it has ended, or is about to be taken for dead; or it holds no such session."""
+
+    def __init__(self, message: str, *, is_unsent: bool) -> None:
+        """`is_unsent`: it has done nothing of what it was asked for."""
+        super().__init__(message)
+        self.is_unsent = is_unsent
+
+
+def passed_by(request: Request) -> Sequence[str]:
+    """Ids of the servers that sent a request on."""
+    return [word.strip() for word in request.headers.get(FORWARDED, "").split(",") if word.strip()]
+
+
+def not_here() -> JSONResponse:
+    """What a server answers to another that asks it for a session which it does not hold."""
+    return JSONResponse({"detail": _WAY_OUT}, status_code=503, headers={"Retry-After": "1", NOT_HERE: "1"})
 
 
 class Forwarding:
@@ -42,7 +63,10 @@ class Forwarding:
 
     def __init__(self, server_id: str) -> None:
         self._server_id = server_id
-        self._client = httpx.AsyncClient(timeout=_TIMEOUT, limits=_CONNECTIONS, trust_env=False)
+        # No proxy of the environment's; with a context of our own OpenSSL still finds the authorities in SSL_CERT_FILE.
+        self._client = httpx.AsyncClient(
+            timeout=_TIMEOUT, limits=_CONNECTIONS, trust_env=False, verify=ssl.create_default_context()
+        )
         self._num_open = 0
 
     async def close(self) -> None:
@@ -58,13 +82,13 @@ class Forwarding:
         """What the server at a URL answers. `body` None: it has not been read, and is sent as it comes.
 
         Raises:
-            UnreachableError: it cannot be reached, or ended meanwhile. Of a request whose body has been read, nothing
-                is lost: it can be sent again.
+            UnreachableError: it cannot be reached, or ended meanwhile, or does not hold the session.
             InputError: no server has what is asked for.
             ClientDisconnect: the client has gone.
         """
         headers = [(name, value) for name, value in request.headers.raw if _is_end_to_end(name)]
-        headers.append((FORWARDED.encode(), self._server_id.encode()))
+        headers = [(name, value) for name, value in headers if name.decode("latin-1").lower() != FORWARDED]
+        headers.append((FORWARDED.encode(), ", ".join([*passed_by(request), self._server_id]).encode()))
         content: bytes | AsyncIterator[bytes] | None = request.stream() if body is None else bytes(body)
         if request.method in ("GET", "HEAD"):
             content = None
@@ -74,12 +98,28 @@ class Forwarding:
             try:
                 answer = await self._client.send(sent, stream=True)
             except httpx.HTTPError as error:
-                raise UnreachableError(f"{url}: {type(error).__name__} {error}") from error
+                is_unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                raise UnreachableError(f"{url}: {type(error).__name__} {error}", is_unsent=is_unsent) from error
             if NOT_HERE in answer.headers:
                 await answer.aclose()
-                raise UnreachableError(f"{url} does not hold its session")
+                raise UnreachableError(f"{url} does not hold its session", is_unsent=True)
             opened.keep()
             return _Forwarded(answer, self._ended)
+
+    async def ask(self, url: str) -> str:
+        """The id of the server at a URL.
+
+        Raises:
+            UnreachableError: it does not say: there is none, or something else.
+        """
+        try:
+            answer = await self._client.get(f"{url}/healthz", timeout=_ASK_TIMEOUT)
+            found = answer.json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise UnreachableError(f"{type(error).__name__} {error}".strip(), is_unsent=True) from error
+        if not isinstance(found, dict) or not isinstance(found.get("server_id"), str):
+            raise UnreachableError(f"what answers there ({answer.status_code}) says no id of a server", is_unsent=True)
+        return str(found["server_id"])
 
     def _ended(self) -> None:
         self._num_open -= 1

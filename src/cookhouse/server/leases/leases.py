@@ -8,12 +8,15 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cookhouse.server.leases.folder import check_shared_folder
 from cookhouse.server.leases.keeper import BEAT_SECONDS, Keeper
 from cookhouse.server.leases.members import Holder, Member, Members
+from cookhouse.server.leases.peers import Ask, Peers
+from cookhouse.server.leases.profile import Profile
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.store.store import Store
@@ -21,11 +24,15 @@ from cookhouse.server.store.store import Store
 _log = logging.getLogger(__name__)
 _KNOWN_SECONDS = 1.0
 """How long it is remembered who holds a session."""
+_LOOK_SECONDS = 0.2
 _MAX_KNOWN = 10_000
 _RETRY_SECONDS = 0.5
 
 _FAILED_SECONDS = 10.0
 """After which it is tried again to bring a session back that could not be."""
+
+_QUIET_SECONDS = 2 * BEAT_SECONDS
+"""A server unheard of for so long may have ended."""
 
 TakeOver = Callable[[Collection[str]], Awaitable[Collection[str]]]
 """Brings sessions back from the journal, and returns those that could not be; raises StorageError, with nothing done,
@@ -39,7 +46,11 @@ class Leases:
     def __init__(self, store: Store, *, url: str, folder: Path, on_lost: Callable[[], None]) -> None:
         """`url`: where other servers reach this one. `folder`: of checkpoints and journal, which all of them see.
         `on_lost` is called, in any thread, when another server has taken this one for dead.
+
+        Raises:
+            InputError: the folder is not that of the other servers, or cannot be used.
         """
+        check_shared_folder(folder, store.database)
         self.members = Members(store, url)
         self.folder = folder
         self.secret = self.members.secret("links", secrets.token_bytes(32))
@@ -48,6 +59,7 @@ class Leases:
         self._on_lost = on_lost
         self._sessions: Sessions
         self._take_over: TakeOver
+        self._peers: Peers
         self._loop: asyncio.AbstractEventLoop
         self._keeper: Keeper | None = None
         self._coming: set[str] = set()
@@ -64,24 +76,41 @@ class Leases:
         """Whether what is in this server's memory counts: no other can have taken its sessions over."""
         return self._keeper is not None and self._keeper.is_current and not self.has_left
 
-    async def join(self, sessions: Sessions, take_over: TakeOver) -> None:
+    async def check_profile(self, profile: Profile) -> None:
+        """`join` would refuse what this refuses."""
+        await asyncio.to_thread(self.members.check, profile)
+
+    async def join(self, sessions: Sessions, take_over: TakeOver, profile: Profile, ask: Ask) -> None:
         """Be one of the servers. `take_over` is for what nobody holds, once that may be claimed.
 
         Raises:
+            InputError: the profile does not go with that of the others.
             StorageError: the database cannot be written.
         """
         self._sessions, self._take_over = sessions, take_over
+        self._peers = Peers(self.server_id, ask)
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         self.members.on_lost = self._lose
-        await asyncio.to_thread(self.members.join)
+        await asyncio.to_thread(self.members.join, profile)
         keeper = self._keeper = Keeper(
             self.members,
             on_claimed=lambda claimed: self._call(self._claimed, claimed),
-            on_change=lambda: self._call(self._forget_known),
+            on_change=lambda: self._call(self._note_change),
             on_lost=self._lose,
         )
         self._database.on_record = keeper.write_soon
         keeper.start()
+
+    async def settle(self) -> None:
+        """Wait until it is known whether other servers live: one that died is dropped after some seconds, and until
+        then looks like any other. Raises StorageError.
+        """
+        first = await asyncio.to_thread(self.members.heard)
+        left = first
+        # One that has beaten since lives, and so does one that has come.
+        while left and left.items() <= first.items():
+            await asyncio.sleep(_LOOK_SECONDS)
+            left = await asyncio.to_thread(self.members.heard)
 
     def begin_claiming(self) -> None:
         """Take over what nobody holds, now and later. Before that this server writes nothing of any session."""
@@ -93,10 +122,19 @@ class Leases:
         """Servers that are heard of, as of the last beat."""
         return 0 if self._keeper is None else len(self._keeper.living)
 
+    @property
+    def unserved(self) -> Mapping[str, Collection[str]]:
+        """Base models of sessions that no server can take over, by session."""
+        return self.members.serving.unserved
+
     def others(self) -> Sequence[Member]:
-        """Servers that take new work, but for this one."""
+        """Servers that take new work and answer, but for this one."""
         living = () if self._keeper is None else self._keeper.living
-        return [member for member in living if member.server_id != self.server_id and not member.is_leaving]
+        return [
+            member
+            for member in living
+            if not member.is_leaving and member.silent_seconds <= _QUIET_SECONDS and self._peers.answers(member)
+        ]
 
     def lives(self, holder: Holder) -> bool:
         """Whether a server has not been dropped, as of the last beat."""
@@ -152,6 +190,11 @@ class Leases:
         except StorageError as error:
             _log.warning("sessions were not handed over, and are taken over in a few seconds: %s", error)
 
+    def stop_asking(self) -> None:
+        """Ask the other servers nothing more."""
+        if self._keeper is not None:
+            self._peers.close()
+
     def _lose(self) -> None:
         """In any thread."""
         if not self.has_left:
@@ -199,6 +242,11 @@ class Leases:
                 await asyncio.sleep(_FAILED_SECONDS)
         self._coming.difference_update(left)
         self._forget_known()
+
+    def _note_change(self) -> None:
+        self._forget_known()
+        if self._keeper is not None and not self.has_left:
+            self._peers.look(self._keeper.living)
 
     def _forget_known(self) -> None:
         self._known.clear()

@@ -9,12 +9,14 @@ row until the transaction ends.
 
 import uuid
 import zlib
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from cookhouse.server.leases.profile import Profile, check_places
+from cookhouse.server.leases.serving import Serving
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
@@ -48,6 +50,9 @@ class Holder:
     is_leaving: bool = False
 
 
+_SAYS_NOTHING = Profile()
+
+
 def _nothing() -> None:
     pass
 
@@ -61,13 +66,21 @@ class Members:
         self._database = store.database
         self.on_lost: Callable[[], None] = _nothing
         """Called, in any thread, where a transaction finds that this server is none of them any more."""
+        self.serving = Serving()
         self._unsure: Sequence[str] = ()
         """Sessions of a claim that failed: nobody knows what became of it."""
 
-    def join(self) -> None:
-        """Be one of them. From now on all that this process writes is fenced."""
-        me = {"server_id": self.server_id, "url": self._url, "is_leaving": False}
+    def check(self, profile: Profile) -> None:
+        """Raises InputError: this server keeps things elsewhere than those that are heard of."""
+        with self._database.reading() as session:
+            check_places(profile, _profiles(session.connection()))
+
+    def join(self, profile: Profile = _SAYS_NOTHING) -> None:
+        """Be one of them. From now on all that this process writes is fenced. Raises as `check`."""
+        me = {"server_id": self.server_id, "url": self._url, "is_leaving": False, **asdict(profile)}
         with self._database.transaction() as connection:
+            self._database.backend.lock_starts(connection)
+            check_places(profile, _profiles(connection))
             connection.execute(sa.insert(ServerRecord).values(**me, heard_at=_NOW))
         self._database.fence = self.fence
 
@@ -96,6 +109,13 @@ class Members:
         with self._database.reading() as session:
             rows = session.execute(query.order_by(ServerRecord.server_id)).mappings()
             return [Member(**row) for row in rows]
+
+    def heard(self) -> Mapping[str, float]:
+        """When each of the others was heard of, by the database's clock."""
+        query = sa.select(ServerRecord.server_id, ServerRecord.heard_at)
+        with self._database.reading() as session:
+            rows = session.execute(query.where(ServerRecord.server_id != self.server_id))
+            return {row.server_id: row.heard_at for row in rows}
 
     def counted(self) -> Sequence[Member]:
         """The same, with how many sessions each holds."""
@@ -129,11 +149,9 @@ class Members:
         with self._database.transaction(_BUSY_SECONDS) as connection:
             mine = sa.select(SessionRecord.session_id).where(SessionRecord.server_id == self.server_id)
             taken = set(connection.scalars(mine.where(SessionRecord.session_id.in_(self._unsure))))
-            part = [
-                row
-                for row in connection.execute(free)
-                if takers[zlib.crc32(row.session_id.encode()) % len(takers)] == self.server_id
-            ]
+            found = connection.execute(free).all()
+            able = self.serving.able(connection, [row.session_id for row in found], takers)
+            part = [row for row in found if _whose(row.session_id, able[row.session_id]) == self.server_id]
             self._unsure = [*taken, *(row.session_id for row in part)]
             taken |= {row.session_id for row in part if self._take(connection, row.session_id, row.server_id)}
         self._unsure = ()
@@ -208,3 +226,17 @@ class Members:
 
     def is_alone(self) -> bool:
         return [member.server_id for member in self.living()] == [self.server_id]
+
+
+def _whose(session_id: str, takers: Sequence[str]) -> str | None:
+    return takers[zlib.crc32(session_id.encode()) % len(takers)] if takers else None
+
+
+def _profiles(connection: sa.Connection) -> Sequence[tuple[str, Profile]]:
+    """Of the servers that are heard of, with their URLs."""
+    columns = ServerRecord.url, ServerRecord.journal, ServerRecord.checkpoints, ServerRecord.base_models
+    heard = sa.select(*columns).where(ServerRecord.heard_at > _NOW - SILENT_SECONDS)
+    return [
+        (row.url, Profile(journal=row.journal, checkpoints=row.checkpoints, base_models=row.base_models))
+        for row in connection.execute(heard)
+    ]

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from cookhouse.errors import InputError
-from cookhouse.server.leases.forwarding import FORWARDED, NOT_HERE, Forwarding, UnreachableError
+from cookhouse.server.leases.forwarding import MAX_HOPS, Forwarding, UnreachableError, not_here, passed_by
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.leases.members import Holder
 from cookhouse.server.sequencer.futures import Futures
@@ -25,7 +25,11 @@ _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.1
 _LOOK_SECONDS = 0.5
 """How often it is asked whether the server that is to answer lives: one that was stopped leaves connections open."""
-_WAY_OUT = "its session is being taken over by another server; send it again"
+_NUMBERS = "seq_id", "model_seq_id", "sampling_session_seq_id"
+_UNSURE = (
+    "the server that holds its session ended while it was asked, and may have done it: a request without a seq_id is "
+    "not sent there twice"
+)
 
 
 class ElsewhereError(Exception):
@@ -55,14 +59,19 @@ class Placing:
         session_id = await self._session_of(content, request.path_params)
         if session_id is None or self._leases.holds(session_id):
             return
-        answer = await self._elsewhere(request, session_id, body or b"", waits=waits)
+        can_repeat = not waits or _is_numbered(content)
+        answer = await self._elsewhere(request, session_id, body or b"", waits=waits, can_repeat=can_repeat)
         if answer is not None:
             raise ElsewhereError(answer)
 
     async def to_another(self, request: Request) -> Response | None:
-        """What a server that takes new work answers to a request whose body has not been read; None: there is none."""
+        """What a server that takes new work answers to a request whose body has not been read; None: there is none. One
+        that another server sent goes back to it at once: it has the body, and waits for who takes the session over.
+        """
+        if passed_by(request):
+            return not_here()
         others = self._leases.others()
-        if not others or FORWARDED in request.headers:
+        if not others:
             return None
         try:
             return await self._forwarding.send(request, random.choice(others).url)
@@ -75,10 +84,10 @@ class Placing:
             return Response(status_code=499)  # nobody reads it
 
     async def _elsewhere(
-        self, request: Request, session_id: str, body: bytes | bytearray, *, waits: bool
+        self, request: Request, session_id: str, body: bytes | bytearray, *, waits: bool, can_repeat: bool
     ) -> Response | None:
         """None: it is answered here after all."""
-        came_from = request.headers.get(FORWARDED)
+        passed = passed_by(request)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._hold_seconds
         while loop.time() < deadline:
@@ -96,29 +105,33 @@ class Placing:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 self._leases.forget(session_id)
                 continue
-            if came_from is not None and holder.url is not None and holder.server_id != came_from:
-                return _not_here()
-            answer = None
-            if came_from is None and holder.url is not None and not (waits and holder.is_leaving):
-                answer = await self._sent(request, holder, body)
-            if answer is not None:
-                return answer
+            is_elsewhere = holder.url is not None and holder.server_id not in passed
+            if is_elsewhere and len(passed) >= MAX_HOPS:
+                return not_here()
+            if is_elsewhere and not (waits and holder.is_leaving):
+                answer = await self._sent(request, holder, body, can_repeat=can_repeat)
+                if answer is not None:
+                    return answer
             self._leases.forget(session_id)
             await self._leases.change()
-        return _not_here()
+        return not_here()
 
-    async def _sent(self, request: Request, holder: Holder, body: bytes | bytearray) -> Response | None:
-        """None: that server does not answer, or holds the session no more."""
+    async def _sent(
+        self, request: Request, holder: Holder, body: bytes | bytearray, *, can_repeat: bool
+    ) -> Response | None:
+        """None: that server does not answer, or holds the session no more, and may be asked again."""
         assert holder.url is not None
         sending = asyncio.ensure_future(self._forwarding.send(request, holder.url, body))
         try:
             while not sending.done():
                 await asyncio.wait([sending], timeout=_LOOK_SECONDS)
                 if not sending.done() and not self._leases.lives(holder):
-                    return None
+                    return None if can_repeat else _unsure()
             return sending.result()
         except UnreachableError as error:
             _log.info("a request waits: %s", error)
+            if not (can_repeat or error.is_unsent):
+                return _unsure()
             await asyncio.sleep(_PAUSE_SECONDS)
             return None
         finally:
@@ -145,5 +158,10 @@ class Placing:
         return await asyncio.to_thread(self._leases.members.session_of, request_id)
 
 
-def _not_here() -> JSONResponse:
-    return JSONResponse({"detail": _WAY_OUT}, status_code=503, headers={"Retry-After": "1", NOT_HERE: "1"})
+def _is_numbered(content: object) -> bool:
+    """Whether a server knows a copy of a request by its number."""
+    return any(getattr(content, name, None) is not None for name in _NUMBERS)
+
+
+def _unsure() -> JSONResponse:
+    return JSONResponse({"detail": _UNSURE}, status_code=503, headers={"Retry-After": "1"})

@@ -54,7 +54,9 @@ class Accepting:
         self._sessions = sessions
         self._settings = settings
         self._kinds: Mapping[str, Kind] = {
-            "create_model": Kind(read=_json(types.CreateModelRequest), plan=training.create_model),
+            "create_model": Kind(
+                read=_json(types.CreateModelRequest), plan=training.create_model, find=training.needed
+            ),
             "load_weights": Kind(read=_json(types.LoadWeightsRequest), plan=training.load_weights, find=training.found),
             "forward_backward": Kind(read=training.read_pass, plan=training.forward_backward, find=training.refusal),
             "optim_step": Kind(read=_json(types.OptimStepRequest), plan=training.optim_step),

@@ -87,6 +87,10 @@ class TrainingRequests:
         self._settings = settings
         self._store = store
 
+    async def needed(self, _owner: str, request: types.CreateModelRequest) -> Mapping[str, Any]:
+        """What to draw for a new model: what a server has to offer that makes it again."""
+        return {"base_model": request.base_model}
+
     def create_model(self, owner: str, request: types.CreateModelRequest, drawn: Drawn) -> Plan:
         """The making of an adapter; a duplicate gets the model of the first one."""
         _check_optimizer(request.optimizer_config)

@@ -20,9 +20,11 @@ from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.refusals import ForbiddenError
 from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
-from cookhouse.server.wire import ValueCounter, training_counter
+from cookhouse.server.wire import ValueCounter, begun_training, training_counter
 
 _INLINE_BYTES = 16 * 2**10
+_BEGINNING_BYTES = 1024
+"""Of a training request: its model's id and its number stand there."""
 
 Content = TypeVar("Content", bound=BaseModel)
 _T = TypeVar("_T")
@@ -62,6 +64,7 @@ async def training_body(request: Request, owner: str) -> AsyncIterator[tuple[byt
     Raises:
         TooLargeError: it is over a limit.
         BusyError: the tenant has the server hold too much.
+        ElsewhereError: it has been answered by another server.
     """
     service = await _service(request)
     most = service.settings
@@ -69,6 +72,10 @@ async def training_body(request: Request, owner: str) -> AsyncIterator[tuple[byt
         body = await read_body(
             request, lease.take, max_bytes=most.max_body_bytes, max_decoded_bytes=most.max_decoded_bytes
         )
+        if service.placing is not None:  # what goes on to another server is decoded there
+            begun = begun_training(body.beginning(_BEGINNING_BYTES))
+            if begun.model_id:
+                await check_place(request, service, begun, body)
         counter = training_counter(body.num_bytes)
         if counter is None and not body.is_compressed:
             yield body.data, body

@@ -24,7 +24,8 @@ async def retrieve_future(request: Request, service: Service, owner: str) -> Res
     future = service.futures.get(content.request_id, owner)
     service.sessions.hear(future.session_id)
     result = await service.futures.wait(future, service.settings.long_poll_seconds)
-    if result is None:
+    is_held = service.leases is None or service.leases.is_current  # another may have taken the session over meanwhile
+    if result is None or not is_held:
         return JSONResponse(
             {"type": "try_again", "request_id": future.request_id, "queue_state": "active"}, status_code=408
         )

@@ -13,9 +13,10 @@ router = APIRouter()
 
 
 @router.get("/healthz")
-async def healthz() -> JSONResponse:
-    """Whether the process answers."""
-    return JSONResponse({"status": "ok"})
+async def healthz(service: ServiceOf) -> JSONResponse:
+    """Whether the process answers, and, where servers share sessions, which of them it is: an id that opens nothing."""
+    which = {} if service.leases is None else {"server_id": service.leases.server_id}
+    return JSONResponse({"status": "ok", **which})
 
 
 @router.get("/readyz")

@@ -56,7 +56,7 @@ async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONRe
 async def forward_backward(request: Request, service: Service, owner: str) -> Response:
     async with training_body(request, owner) as (data, body):
         content = await service.training.read_pass(owner, data)
-        await check_place(request, service, content[0].model_id, body)
+        await check_place(request, service, content[0], body)
         arrived = Arrived(kind="forward_backward", body=body.data, encoding=body.encoding)
         return future_answer(*await service.accepting.accept(owner, content, arrived))
 

@@ -31,5 +31,5 @@ async def add(request: Request, service: ServiceOf, _operator: Operator) -> JSON
 async def drain(name: str, request: Request, service: ServiceOf, _operator: Operator) -> JSONResponse:
     """Answered once the worker gets no new work; the status has it until it has stopped."""
     content = await content_of(request, DrainRequest)
-    num_models = await service.workers.drain(name, content.seconds)
+    num_models = service.workers.drain(name, content.seconds)
     return JSONResponse({"name": name, "num_models": num_models, "seconds": content.seconds})

@@ -11,10 +11,8 @@ were told already are not told twice.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from cookhouse.engine.contract import (
     Account,
@@ -32,7 +30,7 @@ from cookhouse.engine.contract import (
     ModelCommand,
     NoMemoryError,
     Output,
-    Publish,
+    Room,
     Sample,
     Save,
     SaveSnapshot,
@@ -40,19 +38,20 @@ from cookhouse.engine.contract import (
     Tokens,
     Up,
 )
-from cookhouse.errors import CookhouseError, InputError
+from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
+from cookhouse.server.sequencer.dispatch import Dispatch
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
-from cookhouse.server.workers.creations import Creation, Creations
+from cookhouse.server.workers.creations import Creation
 from cookhouse.server.workers.leaving import Gone, leaver
 from cookhouse.server.workers.leftovers import delete
 from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
-from cookhouse.server.workers.placement import Placement
-from cookhouse.server.workers.plans import Kind, WorkerPlan, next_plan
-from cookhouse.server.workers.transfers import Transfers
-from cookhouse.server.workers.weights import Shape, Weights
+from cookhouse.server.workers.news import News
+from cookhouse.server.workers.plans import Kind, WorkerPlan
+from cookhouse.server.workers.roster import Roster
+from cookhouse.server.workers.weights import Weights
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
@@ -80,48 +79,32 @@ class Calls:
         """
         self._make_worker = make_worker
         self._meter = meter
+        self.room_news = News()
+        """Told when a worker may have room that had none."""
         self._max_losses = max_losses
         self._on_lost = on_lost
         self._folder = folder
-        self.members = [self._member(plan) for plan in plans]
-        self._next_index = 1 + max(plan.index for plan in plans)
-        self._placement = Placement()
-        self._creations = Creations()
-        self._weights = Weights(None if folder is None else Moves(folder / _MOVES, max_file_bytes))
-        self._transfers = Transfers(self._weights, self.members, self.ask, self._go_on, self.sampled)
-        self._shapes: dict[str, Shape] = {}
-        """Of models."""
+        self._roster = Roster(plans, self._member, self._remove, self._end)
+        self.members = self._roster.members
         self._calls: dict[str, Call] = {}
         """All that have no answer, also those that are with no worker yet."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._weights = Weights(None if folder is None else Moves(folder / _MOVES, max_file_bytes))
+        self._dispatch = Dispatch(self._roster, self._weights, self._calls, ask=self.ask, sampled=self.sampled)
+        self._placement, self._creations = self._dispatch.placement, self._dispatch.creations
+        self._transfers, self._shapes = self._dispatch.transfers, self._dispatch.shapes
 
     @property
     def is_up(self) -> bool:
         """Whether there are workers that take commands, to train and to sample."""
-        up = [member.plan for member in self.members if member.is_up]
-        can_sample = any(plan.samples for plan in up)
-        return can_sample and (any(plan.trains for plan in up) or not any(one.plan.trains for one in self.members))
+        return self._roster.is_up
 
     async def open(self) -> Up:
-        """Start the workers, and wait until they take commands; what the first one told, and what they all compute on.
-
-        Raises:
-            CookhouseError: one cannot be made, for what it says.
-        """
-        ups = await asyncio.gather(*(member.open() for member in self.members))
-        descriptions = [up.description for up in ups]
-        if len(ups) == 1:
-            return ups[0]
-        if len(set(descriptions)) == 1:
-            return replace(ups[0], description=f"{len(ups)} workers, each {descriptions[0]}")
-        each = (f"{member.name} ({words})" for member, words in zip(self.members, descriptions, strict=True))
-        return replace(ups[0], description=", ".join(each))
+        """See `Roster`."""
+        return await self._roster.open()
 
     async def close(self, seconds: float) -> bool:
-        """End the workers after their present turns; False if that takes longer than `seconds`."""
-        for task in self._tasks:
-            task.cancel()
-        return all(await asyncio.gather(*(member.close(seconds) for member in self.members)))
+        """See `Roster`."""
+        return await self._roster.close(seconds)
 
     def send(
         self, command: Command, on_tokens: OnTokens | None = None, *, spent: list[Amount] | None = None
@@ -140,7 +123,7 @@ class Calls:
         self._calls[command.command_id] = call
         waiting = self._weights.note_file(command) if isinstance(command, Fetch) else ()
         for each in (call, *waiting):
-            self._place(each)
+            self._dispatch.place(each)
         return answer
 
     def ask(self, member: Member, command: Command) -> asyncio.Future[Output]:
@@ -159,9 +142,14 @@ class Calls:
             self._weights.forget(snapshot_id)
             for member in self.members:
                 member.drop(snapshot_id)
+        if command.model_ids:
+            self.room_news.tell()
         for model_id in command.model_ids:
             self._shapes.pop(model_id, None)
             self._drop_waiting(self._creations.end(model_id))
+        for member in self._roster.down:
+            for command_id in command.command_ids:
+                member.withdraw(command_id)
         self._drop_waiting([call for name in command.command_ids if (call := self._calls.get(name)) is not None])
         for member in told:
             member.submit(command)
@@ -170,7 +158,7 @@ class Calls:
     def note_file(self, fetch: Fetch) -> None:
         """Take note of a file that a worker without these weights can read them from; nobody publishes them again."""
         for call in self._weights.note_file(fetch):
-            self._place(call)
+            self._dispatch.place(call)
 
     def forget_file(self, snapshot_id: str) -> None:
         """A file of weights that no sample under way reads is going to be deleted."""
@@ -184,8 +172,7 @@ class Calls:
 
     def holds(self, snapshot_id: str) -> bool:
         """Whether weights are with a worker, or in a file."""
-        in_file = self._weights.fetch(snapshot_id) is not None
-        return in_file or any(snapshot_id in member.snapshots for member in self.members)
+        return self._dispatch.holds(snapshot_id)
 
     def sampled(self) -> Collection[str]:
         """Weights that samples under way read."""
@@ -204,26 +191,26 @@ class Calls:
     def give_up(self, snapshot_id: str) -> None:
         """Weights will not be published again; what waits for them fails."""
         for call in self._weights.come(snapshot_id):
-            self._lose(call, "the weights of this sampling client are gone")
+            self._dispatch.lose(call, "the weights of this sampling client are gone")
 
     def add(self, kind: Kind | None = None) -> WorkerPlan:
         """Start one more worker, which is given work once it is up. Raises as `next_plan`."""
-        plan = next_plan([member.plan for member in self.members], self._next_index, kind)
-        self._next_index += 1
-        member = self._member(plan)
-        self.members.append(member)
-        self._begin(self._open(member))
-        return plan
+        return self._roster.add(kind)
 
-    async def drain(self, name: str, seconds: float) -> None:
-        """Give a worker nothing new, have others go on with its models, and end it when its samples are drawn and its
-        files written, or after so many seconds; what is left then is drawn again by others, and deleted.
+    def leave(self, name: str) -> Member:
+        """Give a worker nothing new from now on; `empty` it then.
 
         Raises:
             InputError: there is no such worker, or none beside it that trains, or samples.
         """
         member = leaver(self.members, name)
         member.is_leaving = True
+        return member
+
+    async def empty(self, member: Member, seconds: float) -> None:
+        """Have others go on with the models of a worker that leaves, and end it when its samples are drawn and files
+        written, or after so many seconds; what is left then is drawn again by others, and deleted.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         await self._transfers.rescue(member, deadline)
@@ -239,16 +226,17 @@ class Calls:
 
     def _left_behind(self, member: Member) -> Gone:
         """What goes with a worker that leaves."""
-        staying = [one for one in self.members if not one.is_leaving]
         return Gone(
             reason=f"{member.name} has left",
             model_ids=self._placement.models_of(member),
-            snapshot_ids=self._weights.only_at(member, staying),
+            snapshot_ids=self._weights.only_at(member, self._roster.staying),
             is_loss=False,
         )
 
     def _remove(self, member: Member) -> None:
-        """A worker has left, or was never up: others do what is left."""
+        """A worker has left, or was never up: others do what is left. Of one that is gone already nothing is."""
+        if member not in self.members:
+            return
         member.is_leaving = True
         self.members.remove(member)
         self._depart(member, self._left_behind(member), list(member.calls.values()))
@@ -261,110 +249,27 @@ class Calls:
             await asyncio.to_thread(delete, self._folder / member.plan.name)
 
     def _member(self, plan: WorkerPlan) -> Member:
-        return Member(plan, self._make_worker, take=self._take, on_lost=self._note_lost)
-
-    async def _open(self, member: Member) -> None:
-        try:
-            await member.open()
-        except CookhouseError as error:
-            if member in self.members:  # it was not drained meanwhile
-                _log.error("%s could not be started: %s", member.name, error)
-                self._remove(member)
-                await self._end(member, _LEAVE_SECONDS)
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _place(self, call: Call) -> None:
-        """Hand a call to the worker that it is for, or have it wait."""
-        command = call.command
-        if command.command_id not in self._calls:  # canceled while it waited
-            return
-        match command:
-            case ModelCommand():
-                self._place_in_model(call, command)
-            case Sample():
-                self._place_sample(call, command)
-            case Fetch():
-                self._place_fetch(call, command)
-            case SaveSnapshot():
-                if not self._creations.wait_for_weights(command.snapshot_id, call):
-                    (self._weights.holder(command.snapshot_id, self.members) or self.members[0]).put(call)
-            case _:
-                next((member for member in self.members if member.is_up), self.members[0]).put(call)
-
-    def _place_in_model(self, call: Call, command: ModelCommand) -> None:
-        model_id = command.model_id
-        if self._creations.wait(model_id, call):
-            return
-        if isinstance(command, Create | Load):
-            self._shapes[model_id] = Shape(command.account, command.base_model, command.lora)
-        member = self._placement.member_of(model_id)
-        if member is None:
-            members = self._placement.for_model(self.members) or self.members
-            member = members[0]
-            if isinstance(command, Create | Load):
-                self._creations.begin(model_id, call, members)
-                self._placement.put_model(model_id, member)
-        if isinstance(command, Publish):
-            self._publish(member, call, command)
-        else:
-            member.put(call)
-
-    def _publish(self, member: Member, call: Call, command: Publish) -> None:
-        snapshot_id = command.snapshot_id
-        if command.model_id in self._shapes:
-            self._weights.note_published(snapshot_id, self._shapes[command.model_id], member, command.model_id)
-        if snapshot_id in member.snapshots:
-            # A replay, at a worker that fetched these weights from the one that was lost.
-            self._calls.pop(command.command_id)
-            call.finish(None)
-        else:
-            member.snapshots.add(snapshot_id)
-            member.fetched.discard(snapshot_id)
-            member.put(call)
-        for waiting in self._weights.come(snapshot_id):
-            self._place(waiting)
-
-    def _place_fetch(self, call: Call, command: Fetch) -> None:
-        member = self._placement.for_fetch(self.members) or self.members[0]
-        member.snapshots.add(command.snapshot_id)
-        member.put(call)
-
-    def _place_sample(self, call: Call, command: Sample) -> None:
-        snapshot_id = command.request.snapshot_id
-        if snapshot_id is not None and self._weights.waits(snapshot_id, call):
-            return
-        member = self._placement.for_sample(self._untried(call), command.request) or self.members[0]
-        try:
-            if snapshot_id is None or self._transfers.bring(snapshot_id, member, call):
-                member.put(call)
-        except LostError as error:
-            self._lose(call, str(error))
-
-    def _untried(self, call: Call) -> Sequence[Member]:
-        """Workers that have not said that they have no memory for it."""
-        return (
-            [member for member in self.members if member.name not in call.refusals] if call.refusals else self.members
+        return Member(
+            plan,
+            self._make_worker,
+            take=self._take,
+            on_lost=self._note_lost,
+            on_tried=lambda _member: self._place_again(),
+            is_alone=lambda: len(self.members) == 1,
         )
 
-    def _go_on(self, call: Call, error: BaseException | None) -> None:
-        """Weights that a sample waited for were written, or could not be."""
-        command = call.command
-        assert isinstance(command, Sample)
-        snapshot_id = command.request.snapshot_id or ""
-        if error is None or (isinstance(error, LostError | InputError) and self._can_come(snapshot_id)):
-            self._place(call)
-        elif isinstance(error, LostError | InputError):
-            self._lose(call, f"the weights of this sampling client are gone: {error}")
-        elif self._calls.pop(command.command_id, None) is not None:
-            assert isinstance(error, Exception)
-            call.fail(error)
-
-    def _can_come(self, snapshot_id: str) -> bool:
-        return self._weights.waits(snapshot_id) or self.holds(snapshot_id)
+    def _place_again(self) -> None:
+        """A worker is up, or could not be started: what waits for those that are not up is done by those that are."""
+        for member in self._roster.down if self._roster.anyone.is_up else ():
+            calls, forgets = member.recall()
+            model_ids = self._placement.models_of(member)
+            self._placement.forget(member)
+            behind = [call for model_id in model_ids for call in self._creations.end(model_id)]
+            for call in (*calls, *behind):
+                self._dispatch.place(call)
+            for command in forgets:
+                self.forget(command)
+        self.room_news.tell()
 
     def _take(self, member: Member, event: Event) -> None:
         match event:
@@ -382,6 +287,9 @@ class Calls:
                     member.calls[command_id].tell(output)
             case Spent(amounts=amounts):
                 self._note_spent(member, amounts)
+            case Room():
+                member.note_room(event)
+                self.room_news.tell()
             case Evicted(snapshot_id=snapshot_id):
                 self._note_evicted(member, snapshot_id)
 
@@ -408,10 +316,8 @@ class Calls:
         """What was to make a model has made it, or has failed: what came behind it follows."""
         if not isinstance(call.command, Create | Load):
             return
-        member = self._placement.member_of(call.command.model_id)
         for behind in self._creations.end(call.command.model_id):
-            if member is not None:
-                self._place(behind)
+            self._dispatch.place(behind)
 
     def _fail(self, member: Member, command_id: str, error: CookhouseError) -> None:
         call = member.pop(command_id)
@@ -420,12 +326,12 @@ class Calls:
         if member.is_leaving and isinstance(call.command, Save) and isinstance(error, CanceledError):
             # With its model, which others go on with.
             error = LostError(f"the engine was lost: {member.name} has left")
+        if isinstance(error, NoMemoryError):
+            member.note_refusal(call.command)
         if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
             call.refusals[member.name] = str(error)
-            if any(one.plan.samples and not one.is_leaving for one in self._untried(call)):
-                self._place(call)
-                return
-            error = call.refusal()
+            self._dispatch.place(call)
+            return
         if isinstance(call.command, Create | Load):
             then = self._creations.next(call.command.model_id, member, error)
             if isinstance(then, Member):
@@ -435,6 +341,8 @@ class Calls:
                 return
             if isinstance(then, Creation):
                 error = call.refusal()
+            if call.makes_model:
+                self._placement.drop_models([call.command.model_id])
         self._calls.pop(command_id, None)
         self._settle(call)
         self._count(call)
@@ -450,6 +358,8 @@ class Calls:
         """Fail what cannot be done again, and submit the rest to other workers, or the next one."""
         for call in member.calls.values():
             call.num_losses += 1
+        for call in self._calls.values():  # the next one may have room
+            call.refusals.pop(member.name, None)
         gone = Gone(
             reason=reason,
             model_ids=self._placement.models_of(member),
@@ -474,11 +384,11 @@ class Calls:
         for call in left:
             (again if self._can_be_repeated(call) else over).append(call)
         for call in (*over, *behind):
-            self._lose(call, f"the engine was lost: {gone.reason}")
+            self._dispatch.lose(call, f"the engine was lost: {gone.reason}")
         for call in sorted(again, key=lambda call: isinstance(call.command, Sample)):
             call.streamed.begin_again()
             call.spent.clear()
-            self._place(call)
+            self._dispatch.place(call)
 
     def _can_be_repeated(self, call: Call) -> bool:
         """Whether another worker answers it as this one would: what it needs is in files, or in a base model."""
@@ -486,12 +396,8 @@ class Calls:
         if call.num_losses >= self._max_losses:
             return False
         if isinstance(command, Sample):
-            return command.request.snapshot_id is None or self._can_come(command.request.snapshot_id)
+            return command.request.snapshot_id is None or self._dispatch.can_come(command.request.snapshot_id)
         return isinstance(command, Fetch)
-
-    def _lose(self, call: Call, words: str) -> None:
-        if self._calls.pop(call.command.command_id, None) is not None:
-            call.fail(LostError(words))
 
     def _drop_waiting(self, calls: Sequence[Call]) -> None:
         """Cancel those that no worker has."""

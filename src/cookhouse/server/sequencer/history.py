@@ -51,8 +51,8 @@ class History:
     """Whether a state is being written."""
     coming: Coming | None = None
     """While a state is being committed, which takes as long as the store is locked or full."""
-    num_losses: int = 0
-    """Workers that held the model, and were lost."""
+    num_moves: int = 0
+    """How often the model was taken from a worker, which was lost or has left."""
     next_index: int = 0
     """The `run_index` of the next request that has one."""
     _indexed: set[str] = field(default_factory=set)

@@ -116,8 +116,6 @@ class ModelOrder(Generic[T]):
         """Add one that has run, after those that have been added so, and before all others."""
         if seq_id is not None:
             self.seen.add(seq_id)
-        if seq_id is not None:
-            self.seen.add(seq_id)
         heapq.heappush(self._waiting, (False, 0, next(self._arrivals), seq_id, 0.0, request))
 
     def ready_at(self) -> float | None:

@@ -23,13 +23,14 @@ from functools import partial
 from cookhouse.engine.contract import CanceledError, ModelCommand
 from cookhouse.errors import InputError
 from cookhouse.server.journal import DropEntry, FinishEntry, GroupCommit, SetRunOrder
-from cookhouse.server.refusals import BusyError, LostError, StorageError
+from cookhouse.server.refusals import BusyError, LostError, StorageError, message_of
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.history import History
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.order import ModelOrder, SeenIds, Taken
+from cookhouse.server.sequencer.patience import Patience
 from cookhouse.server.sequencer.queues import Job, Queue, QueueLength
 from cookhouse.server.sequencer.states import States, answer_of
 from cookhouse.server.sequencer.turn import Turn
@@ -54,14 +55,17 @@ class Sequencer:
         *,
         commit: GroupCommit | None = None,
         states: States | None = None,
+        is_shared: bool = False,
     ) -> None:
-        """`commit` and `states` None: there is no journal."""
+        """`commit` and `states` None: there is no journal. `is_shared`: other servers may take the models over."""
         self._meter = meter
         self._futures = futures
         self._settings = settings
         self._calls = calls
+        self.patience = Patience(calls)
         self._commit = commit
         self._states = states
+        self._is_shared = is_shared
         self._queues: dict[str, Queue] = {}
         self._held = held
         self._pending_bytes: Counter[str] = Counter()
@@ -136,7 +140,7 @@ class Sequencer:
     def run_again(self, model: Model, make_jobs: MakeJobs, *, is_loss: bool = True) -> None:
         """Have another worker do what one did for a model since its last state; `is_loss`: it ended under a request."""
         queue = self._queue(model)
-        queue.history.num_losses += 1
+        queue.history.num_moves += 1
         queue.is_taken = False
         queue.history.forget_published()
         dropped = queue.order.drop_again()
@@ -154,6 +158,12 @@ class Sequencer:
     def history(self, model: Model) -> History:
         """What has run on a model since its last state."""
         return self._queue(model).history
+
+    def state_bytes(self, model_id: str) -> int:
+        """What the last state of a model takes on the disk; 0 where there is none yet."""
+        queue = self._queues.get(model_id)
+        state = None if queue is None else queue.history.newest()[0]
+        return 0 if state is None else state.num_bytes
 
     def length(self, model: Model) -> QueueLength:
         """What a model has waiting and running."""
@@ -232,24 +242,25 @@ class Sequencer:
         if taken.request.entry is not None:
             taken_to = queue.order.seen.taken_to
             queue.history.add(taken.request.entry, changes_model=taken.request.changes_model, taken_to=taken_to)
-        self._begin(self._run(queue, taken, queue.history.num_losses))
+        self._begin(self._run(queue, taken, queue.history.num_moves))
 
-    async def _run(self, queue: Queue, taken: Taken[Job], num_losses: int) -> None:
-        """`num_losses`: of the model, when the request was given its turn."""
+    async def _run(self, queue: Queue, taken: Taken[Job], num_moves: int) -> None:
+        """`num_moves`: of the model, when the request was given its turn."""
         job, has_turn = taken.request, True
 
         def end_turn() -> None:
             nonlocal has_turn
             if has_turn:
                 has_turn = False
-                if queue.history.num_losses == num_losses:  # else others have had their turns since
+                if queue.history.num_moves == num_moves:  # else others have had their turns since
                     queue.is_taken = False
                     self._advance(queue)
 
         turn = Turn(
             self._calls,
             queue.model,
-            is_current=lambda: queue.history.num_losses == num_losses,
+            patience=self.patience if job.runs_again else None,  # its client may have been told that it is done
+            is_current=lambda: queue.history.num_moves == num_moves,
             on_sent=partial(self._follow, queue, job),
             end=end_turn,
         )
@@ -258,7 +269,7 @@ class Sequencer:
             result = await job.run(turn)
         except Exception as error:
             # Else it runs again already, or ended while it did, and what it needed here may be gone since.
-            is_last = queue.history.num_losses == num_losses and not queue.is_over(job)
+            is_last = queue.history.num_moves == num_moves and not queue.is_over(job)
             if is_last or job.entry is None or queue.model.is_dropped:
                 self._count(queue, job, turn)
                 told = _told(queue.model, error)
@@ -295,7 +306,7 @@ class Sequencer:
             return
         had_result = job.future is None or (job.future.result is not None and not job.future.result.is_failure)
         if had_result or not isinstance(error, InputError):
-            model.lose(f"what it did could not be done again: {error}")
+            model.lose(f"what it did could not be done again: {message_of(error)}")
 
     def _follow(self, queue: Queue, job: Job, command: ModelCommand) -> None:
         """Have the state of a model saved behind a command, if that is due."""
@@ -304,7 +315,8 @@ class Sequencer:
 
     async def _fail_job(self, queue: Queue, job: Job, error: Exception) -> None:
         """Give a job's future the error. It is on the disk before it is told, since a replay might not fail. Where the
-        store cannot be written for long it is before the next request that is accepted.
+        store cannot be written for long it is before the next request that is accepted; where another server may take
+        the model over meanwhile, it is told only then.
         """
         tell_failure(error)
         result = Result.of_error(error)
@@ -319,9 +331,9 @@ class Sequencer:
             job.future.is_stored = True
             finish = FinishEntry(answer_of(job.future, result))
             try:
-                await self._commit.commit(finish)
+                await (self._commit.keep(finish) if self._is_shared else self._commit.commit(finish))
             except StorageError:
-                if self._is_closed:
+                if self._is_closed or self._is_shared:
                     return
                 self._commit.later(finish)
         if job.future is not None:

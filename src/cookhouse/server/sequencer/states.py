@@ -59,7 +59,7 @@ class _Saving:
     """Requests before it."""
     seen: Mapping[str, Any]
     """What had come by then; of what comes later there are entries."""
-    num_losses: int
+    num_moves: int
     """Of its model, when it was begun."""
     began_at: float
     answer: "asyncio.Future[Output]"
@@ -123,7 +123,7 @@ class States:
             state_id=state_id,
             covered=[*history.up_to(request_id), *history.finished],
             seen={**seen.to_json(), "taken_to": history.ran[request_id].taken_to},
-            num_losses=history.num_losses,
+            num_moves=history.num_moves,
             began_at=time.monotonic(),
             answer=self._calls.send(save),
             published=dict(history.published),
@@ -204,7 +204,7 @@ class States:
         await self._finished(saving.covered)
         if model.is_dropped:
             raise ServiceError("its session has ended")
-        if history.num_losses > saving.num_losses:  # what it covers runs again already
+        if history.num_moves > saving.num_moves:  # what it covers runs again already
             raise LostError("the engine was lost")
         state = State(
             model_id=model.model_id,

@@ -29,6 +29,8 @@ class Held:
     length: QueueLength
     worker: str | None
     """The one that has it; None: it waits for a place."""
+    waits_for: str | None
+    """What it lacks to be loaded again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,15 @@ class Live:
         places = {name: member.name for member in service.calls.members for name in service.calls.models_of(member)}
         return cls(
             sessions,
-            [Held(model, service.sequencer.length(model), places.get(model.model_id)) for model in models],
+            [
+                Held(
+                    model,
+                    service.sequencer.length(model),
+                    places.get(model.model_id),
+                    service.sequencer.patience.words(model.model_id),
+                )
+                for model in models
+            ],
         )
 
 
@@ -105,6 +115,7 @@ def models(live: Live, viewer: Viewer) -> Json:
             "num_running": length.num_running,
             "oldest_seconds": _age(length.oldest_at),
             "last_checkpoint": model.last_checkpoint,
+            "waits_for": None if held.waits_for is None else held.waits_for[:_MAX_REASON_CHARACTERS],
             "loss": None if model.loss is None else model.loss[:_MAX_REASON_CHARACTERS],
         }
 

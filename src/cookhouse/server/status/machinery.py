@@ -48,10 +48,18 @@ def server(service: Service, viewer: Viewer, machine: Machine | None) -> Json:
         },
         "memory_bytes": None if machine is None else machine.resident_bytes,
         "machine_memory_available_bytes": None if machine is None else machine.available_bytes,
+        "unserved": _unserved(service),
         "held_bytes": sum(service.held.by_owner.values()),
         "max_held_bytes": service.held.max_bytes,
         "settings": settings(service.settings),
     }
+
+
+def _unserved(service: Service) -> Json | None:
+    """Sessions that no server can take over; None: there are none."""
+    unserved = {} if service.leases is None else service.leases.unserved
+    names = {name for names in unserved.values() for name in names}
+    return {"num_sessions": len(unserved), "base_models": sorted(names)} if unserved else None
 
 
 def servers(service: Service, viewer: Viewer, members: Sequence[Member] | None) -> list[Json] | None:

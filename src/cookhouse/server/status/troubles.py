@@ -16,7 +16,9 @@ def troubles(status: dict[str, Any]) -> list[str]:
     workers = status["workers"]
     return [
         *_pause(status),
+        *_unserved(status),
         *(trouble for worker in workers for trouble in _worker(worker, is_alone=len(workers) == 1)),
+        *_waiting(status),
         *_storage(status),
         *_queues(status),
     ]
@@ -25,6 +27,12 @@ def troubles(status: dict[str, Any]) -> list[str]:
 def _pause(status: dict[str, Any]) -> Iterator[str]:
     if (pause := status["server"]["pause"]) is not None:
         yield f"The server accepts no requests: {pause}."
+
+
+def _unserved(status: dict[str, Any]) -> Iterator[str]:
+    if (unserved := status["server"]["unserved"]) is not None:
+        number, names = unserved["num_sessions"], ", ".join(unserved["base_models"])
+        yield f"{number} sessions wait for a server that offers {names}: no single one of those that run does."
 
 
 def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:
@@ -41,6 +49,13 @@ def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:
             number, which = cache["num_waiting_sequences"], cache["base_model"]
             of = "" if is_alone else f" at {worker['name']}"
             yield f"The key-value cache of {which}{of} is full, and {number} sequences wait; see --max-cache-bytes."
+
+
+def _waiting(status: dict[str, Any]) -> Iterator[str]:
+    reasons = [row["waits_for"] for row in status["models"]["listed"] if row["waits_for"] is not None]
+    if reasons:
+        number = "1 model waits" if len(reasons) == 1 else f"{len(reasons)} models wait"
+        yield f"{number} to be loaded again, and nothing is lost: {reasons[0]}. See cookhouse cluster add."
 
 
 def _storage(status: dict[str, Any]) -> Iterator[str]:

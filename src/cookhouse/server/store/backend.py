@@ -23,8 +23,8 @@ class Backend(Protocol):
         """
         ...
 
-    def lock_tables(self, connection: sa.Connection) -> None:
-        """Have nobody else change the tables until the end of the transaction."""
+    def lock_starts(self, connection: sa.Connection) -> None:
+        """Have no other server change the tables, or the rows of the service, until the end of the transaction."""
         ...
 
     def keep_copy(self, revision: str) -> None:

@@ -54,7 +54,7 @@ class Database:
                     if revision is not None:
                         self.backend.keep_copy(schema.newest())
                     with self.writing() as session:
-                        self.backend.lock_tables(session.connection())
+                        self.backend.lock_starts(session.connection())
                         if schema.revision(session.connection()) != schema.newest():  # else another server has
                             schema.upgrade(session.connection())
         except BaseException:

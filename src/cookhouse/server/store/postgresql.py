@@ -15,8 +15,8 @@ _CLAIM = 0x636B6872
 """The advisory lock of whoever writes: "ckhr"."""
 _CLAIM_SECONDS = 5.0
 """How long to wait for it: the last connection of a server that was killed may take a moment to end."""
-_UPGRADE = _CLAIM + 1
-"""The lock of whoever changes tables."""
+_START = _CLAIM + 1
+"""The lock of whoever changes tables, or rows of the service."""
 _IDLE_SECONDS = 3
 """A shared database ends a transaction in which its server does nothing for so long, such as one that was stopped: it
 must not hold back who takes its place.
@@ -70,9 +70,9 @@ class Postgresql:
                 f"it is in use by another server; stop that{way_out}, or choose another database"
             ) from error
 
-    def lock_tables(self, connection: sa.Connection) -> None:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE)))
-        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # loading Alembic takes long
+    def lock_starts(self, connection: sa.Connection) -> None:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_START)))
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # Alembic and disks take long
 
     def keep_copy(self, revision: str) -> None:
         _log.warning(

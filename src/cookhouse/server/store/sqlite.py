@@ -39,7 +39,7 @@ class Sqlite:
     def claim(self) -> None:
         """The lock of the state folder does it."""
 
-    def lock_tables(self, connection: sa.Connection) -> None:
+    def lock_starts(self, connection: sa.Connection) -> None:
         """The lock of the state folder does it."""
 
     def keep_copy(self, revision: str) -> None:

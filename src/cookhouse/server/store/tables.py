@@ -183,6 +183,19 @@ class ServerRecord(Base):
     heard_at: Mapped[float]
     """Seconds since the epoch, by the database's clock."""
     is_leaving: Mapped[bool] = mapped_column(server_default=sa.false())
+    journal: Mapped[str | None]
+    """Where it keeps what the others read too; None: an older version, which does not say."""
+    checkpoints: Mapped[str | None]
+    base_models: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
+
+
+class ServiceRecord(Base):
+    """What is so of the service, at whatever server: see `identity`."""
+
+    __tablename__ = "service"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]
 
 
 class SecretRecord(Base):

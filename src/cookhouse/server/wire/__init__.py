@@ -4,6 +4,7 @@ from cookhouse.server.wire.provenance import Provenance, Span
 from cookhouse.server.wire.sampling import SampleShape, decode_sample, encode_sample
 from cookhouse.server.wire.training import (
     TrainingHead,
+    begun_training,
     decode_adam,
     decode_lora,
     decode_pass,
@@ -20,6 +21,7 @@ __all__ = [
     "Span",
     "TrainingHead",
     "ValueCounter",
+    "begun_training",
     "decode_adam",
     "decode_lora",
     "decode_pass",

@@ -104,6 +104,29 @@ def split_messages(data: bytes | bytearray, number: int) -> tuple[bytes, list[sl
     return b"".join(rest), messages
 
 
+def fields_before(data: bytes, number: int) -> bytes:
+    """The fields of a message that stand before those of one number, as far as its beginning has them whole.
+
+    Raises:
+        InputError: it is no protobuf.
+    """
+    field_at = at = 0
+    while at <= len(data):
+        field_at = at
+        try:
+            tag, at = _varint(data, at)
+            kind = tag & 7
+            length, at = _varint(data, at) if kind in (_BYTES, _VARINT) else (_SIZES.get(kind, 0), at)
+        except IndexError:
+            break
+        if tag >> 3 == number:
+            break
+        if kind not in (_VARINT, _BYTES, _FIXED64, _FIXED32):
+            raise _malformed()
+        at += 0 if kind == _VARINT else length
+    return data[:field_at]
+
+
 def _varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 128:

@@ -15,7 +15,7 @@ from tinker.proto import tinker_public_pb2 as pb
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.errors import InputError
 from cookhouse.policy_losses import OWN_LOSSES, STABLE_REINFORCE
-from cookhouse.server.wire.fields import FieldCounter, split_messages
+from cookhouse.server.wire.fields import FieldCounter, fields_before, split_messages
 from cookhouse.server.wire.provenance import Provenance, decode_provenance
 from cookhouse.server.wire.tensors import Budget, decode_tensor, decode_tokens
 
@@ -54,8 +54,19 @@ def parse_training(body: bytes | bytearray) -> TrainingHead:
     try:
         message = pb.ForwardBackwardRequest.FromString(rest)
     except DecodeError as error:
-        raise InputError("the body is not a ForwardBackwardRequest in protobuf") from error
+        raise _no_training() from error
     return TrainingHead(model_id=message.model_id, seq_id=message.seq_id, message=message, body=body, data_D=data_D)
+
+
+def begun_training(beginning: bytes) -> pb.ForwardBackwardRequest:
+    """What the beginning of a `forward_backward` body says before its datums: of clients that write fields in order,
+    which model it is for. Raises as `parse_training`.
+    """
+    try:
+        rest = fields_before(beginning, pb.ForwardBackwardRequest.DATA_FIELD_NUMBER)
+        return pb.ForwardBackwardRequest.FromString(rest)
+    except DecodeError as error:
+        raise _no_training() from error
 
 
 def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
@@ -135,6 +146,10 @@ def _add_record(
     field.offsets = offsets.tobytes()
     field.dtype = pb.DTYPE_FLOAT32
     field.trailing_shape.extend(trailing_shape)
+
+
+def _no_training() -> InputError:
+    return InputError("the body is not a ForwardBackwardRequest in protobuf")
 
 
 def decode_adam(params: types.AdamParams | types.optimizer.OptimParamsBase) -> AdamStep:

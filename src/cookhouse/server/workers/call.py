@@ -32,6 +32,8 @@ class Call:
     streamed: Streamed = field(default_factory=Streamed)
     num_losses: int = 0
     """Workers that ended before they answered."""
+    makes_model: bool = False
+    """Whether there is no model unless it is done."""
     spent: list[Amount] = field(default_factory=list)
     """What the present worker has used for it."""
     is_counted: bool = True

@@ -59,7 +59,7 @@ class Creations:
         if creation is None or creation.member is not member or not isinstance(error, NoMemoryError):
             return None
         creation.call.refusals[member.name] = str(error)
-        creation.left = [one for one in creation.left if not one.is_leaving]
+        creation.left = [one for one in creation.left if one.may_come and not one.is_leaving]
         if not creation.left:
             return creation
         creation.member = creation.left.pop(0)

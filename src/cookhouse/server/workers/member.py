@@ -7,20 +7,40 @@ submit ──► outgoing ──once a turn of the loop──► worker ── e
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
-from cookhouse.engine.contract import Account, Command, Done, Event, Forget, Logged, Lost, Up, Url, Worker
+from cookhouse.engine.contract import (
+    Account,
+    Command,
+    Create,
+    Done,
+    Event,
+    Fetch,
+    Forget,
+    Load,
+    Logged,
+    Lost,
+    Room,
+    Sample,
+    Up,
+    Url,
+    Worker,
+)
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.workers.call import Call, num_tokens
 from cookhouse.server.workers.leftovers import delete_written
 from cookhouse.server.workers.life import WorkerLife
+from cookhouse.server.workers.needs import Need
 from cookhouse.server.workers.plans import WorkerPlan
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 """Before a worker is made again after one that did nothing, and lived shorter than the longest of these; doubled each
 time."""
+_REMEMBERED_SECONDS = 60.0
+"""A refusal for want of memory: others on the machine may have freed some, of which nobody tells."""
 _END_SECONDS = 1.0
 """For one that was lost to end, which it does by itself; what then still holds its place is killed."""
 
@@ -37,8 +57,12 @@ class Member:
         *,
         take: Callable[["Member", Event], None],
         on_lost: Callable[["Member", str], None],
+        on_tried: Callable[["Member"], None] = lambda _member: None,
+        is_alone: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`take` is given what the worker tells, `on_lost` why it ended, before another is made."""
+        """`take` is given what the worker tells, `on_lost` why it ended, before another is made. `on_tried` is told
+        when one is up, or could not be started again; `is_alone`: whether the server has no other.
+        """
         self.plan = plan
         self.life = WorkerLife()
         self.is_up = False
@@ -56,9 +80,17 @@ class Member:
         """Of the commands that are with it."""
         self.unanswered: list[Url] = []
         """Folders that it was writing when that was taken from it; deleted once it has ended."""
+        self.room: Room | None = None
+        """As it told last; None: it is not up."""
+        self._num_bytes: dict[str, int] = {}
+        """Of base models, loaded or not, as far as it knows them."""
+        self._refused_at: dict[Need, float] = {}
+        """What it had no memory for when it was asked last, on the clock of `time.monotonic`."""
         self._make_worker = make_worker
         self._take = take
         self._on_lost = on_lost
+        self._on_tried = on_tried
+        self._is_alone = is_alone
         self._worker: Worker | None = None
         self._outgoing: list[Command] = []
         self._is_flushing = False
@@ -81,6 +113,7 @@ class Member:
         if self._is_closing:
             raise LostError("the engine was closed before it was up")
         self._reader = asyncio.create_task(self._read(events), name=f"worker events of {self.name}")
+        self._on_tried(self)
         return up
 
     async def close(self, seconds: float) -> bool:
@@ -120,6 +153,55 @@ class Member:
         if not self._is_flushing:
             self._is_flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
+
+    def withdraw(self, command_id: str) -> None:
+        """Take back a command that waits until the worker is up, if it does."""
+        if not self.is_up and self.pop(command_id) is not None:
+            self._outgoing = [command for command in self._outgoing if command.command_id != command_id]
+
+    def recall(self) -> tuple[Sequence[Call], Sequence[Forget]]:
+        """Take back what waits for a worker that is not up: what was asked, and what was to be forgotten, in order."""
+        assert not self.is_up
+        forgets = [command for command in self._outgoing if isinstance(command, Forget)]
+        self._outgoing.clear()
+        calls = [self.pop(command_id) for command_id in list(self.calls)]
+        self.snapshots, self.fetched, self.evicted = set(), set(), set()
+        return [call for call in calls if call is not None], forgets
+
+    def has_base_model(self, name: str) -> bool:
+        """Whether a base model is loaded, as far as is known."""
+        return self.room is None or name in self.room.base_models
+
+    def lacks_room(self, need: Need) -> bool:
+        """Whether it has no memory for this, as far as is known: it has said so, and not told of any change since; or
+        the base model takes more than it has.
+        """
+        refused_at = self._refused_at.get(need)
+        if refused_at is not None and time.monotonic() - refused_at < _REMEMBERED_SECONDS:
+            return True
+        if self.room is None or self.has_base_model(need.base_model):
+            return False
+        return self._num_bytes.get(need.base_model, 0) > self.room.free_bytes
+
+    def note_refusal(self, command: Command) -> None:
+        """It has no memory for a command, which it has just said. Of a sample that is the base model, if it is not
+        loaded: where a cache is too small for one, others may fit.
+        """
+        if isinstance(command, Create | Load | Fetch):
+            self._refused_at[Need.of(command)] = time.monotonic()
+        elif isinstance(command, Sample) and not self.has_base_model(command.request.base_model):
+            self._refused_at[Need(command.request.base_model)] = time.monotonic()
+
+    def note_room(self, room: Room) -> None:
+        """It has told what it has room for."""
+        if self.room is None or room.free_bytes != self.room.free_bytes:
+            self._refused_at.clear()
+        self.room = room
+
+    @property
+    def may_come(self) -> bool:
+        """Whether it is up, or about to be: its last start has not failed."""
+        return self.is_up or self.life.failed_start is None
 
     def forget_snapshot(self, account: Account, snapshot_id: str) -> None:
         """Have it forget weights that it was told of."""
@@ -164,21 +246,25 @@ class Member:
                 elif isinstance(event, Up):
                     self.is_up, self._up_at = not self._is_closing, time.monotonic()
                     self.life.begin(event.description, event.node)
+                    self._num_bytes = {info.name: info.num_bytes for info in event.base_models}
+                    self.note_room(event.room)
                     self._flush()
                     return event, events[index + 1 :]
 
     async def _read(self, events: Sequence[Event]) -> None:
+        """Hand on what comes, at first these; from one worker after the other, until there is none."""
+        waiting = deque(events)
         while True:
-            for event in events:
+            while waiting:
+                event = waiting.popleft()
                 if isinstance(event, Lost):
-                    await self._replace(event.reason)
-                    break
-                self._hand_on(event)
-            if self._worker is None and not self.is_up:
+                    waiting = deque(await self._replace(event.reason))
+                else:
+                    self._hand_on(event)
+            if self._worker is None:
                 return
-            assert self._worker is not None
-            events = await self._worker.events()
-            if not events:
+            waiting.extend(await self._worker.events())
+            if not waiting:
                 return
 
     def _hand_on(self, event: Event) -> None:
@@ -192,23 +278,24 @@ class Member:
         except Exception:
             _log.exception("an answer of the engine could not be handed on")
 
-    async def _replace(self, reason: str) -> None:
+    async def _replace(self, reason: str) -> Sequence[Event]:
+        """After a loss: what the next worker told behind its `Up`; nothing where there is none."""
         self.is_up = False
         if self._is_closing:
-            return
+            return ()
         then = "it was leaving" if self.is_leaving else "another is being started"
         _log.error("%s was lost: %s; %s", self.in_words, reason, then)
         self.life.lose(reason)
+        self.room = None
         self._outgoing.clear()
         try:
             self._on_lost(self, reason)
         except Exception:
             _log.exception("what went with %s could not be dealt with", self.in_words)
         await self._drop()
-        if not self.is_leaving:
-            await self._restart()
+        return () if self.is_leaving else await self._restart()
 
-    async def _restart(self) -> None:
+    async def _restart(self) -> Sequence[Event]:
         """Start workers until one is up; after a pause where the last one did nothing, and did not live long."""
         while not self._is_closing:
             began_at = time.monotonic()
@@ -216,22 +303,23 @@ class Member:
                 self._pause_seconds = 0.0
             await asyncio.sleep(self._pause_seconds)
             if self._is_closing:
-                return
+                break
             self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             try:
                 _, events = await self._start()
             except Exception as error:  # also what a machine without memory or descriptors raises
-                words = f"{error}" if isinstance(error, CookhouseError) else f"{type(error).__name__}: {error}"
+                words = words_of(error)
                 _log.error(
                     "%s could not be started again: %s; trying in %g s", self.in_words, words, self._pause_seconds
                 )
                 self.life.fail(words)
                 await self._drop()
+                self._on_tried(self)
                 continue
             _log.warning("a new %s is up after %.1f s", self.plan.name, time.monotonic() - began_at)
-            for event in events:
-                self._hand_on(event)
-            return
+            self._on_tried(self)
+            return events
+        return ()
 
     async def _drop(self) -> None:
         """End what is left of a worker that was lost: it may have a GPU, or a place on a node."""
@@ -246,16 +334,16 @@ class Member:
             await asyncio.to_thread(delete_written, urls)
 
     @property
-    def _is_only(self) -> bool:
-        """Whether the server was started with it alone."""
-        return self.plan.num_sharing == 1 and self.plan.index == 0
-
-    @property
     def in_words(self) -> str:
         """For the log and for clients."""
-        return "the engine" if self._is_only else f"{self.name} of the engine"
+        return "the engine" if self._is_alone() else f"{self.name} of the engine"
 
     def _relay(self, event: Logged) -> None:
         """Hand a record of the worker's to this process's log, with the worker's name where there are several."""
-        text = event.message if self._is_only else f"{self.name}: {event.message}"
+        text = event.message if self._is_alone() else f"{self.name}: {event.message}"
         logging.getLogger(event.name).log(event.level, "%s", text)
+
+
+def words_of(error: Exception) -> str:
+    """Why a worker could not be started."""
+    return f"{error}" if isinstance(error, CookhouseError) else f"{type(error).__name__}: {error}"

@@ -1,7 +1,10 @@
-"""Where a command goes: models by how many a worker has, samples by weights, prompt and load.
+"""Where a command goes: rather to a worker that is up, then to one that has memory for it, then where it costs least.
 
-A model stays where it was put until that worker is lost or leaves. Samples may be drawn anywhere, with the same tokens:
-the worker is chosen that has least to do until the sample is done, counted in tokens.
+The cost is counted in tokens, as what a worker has to do: those of the commands that are with it, so many for each of
+its models, and for what it would have to load, fetch or compute first. Of two that cost the same it is the one with the
+smaller number, so that equal inputs give equal places.
+
+A model stays where it was put until that worker is lost or leaves. Samples may be drawn anywhere, with the same tokens.
 """
 
 from collections import Counter, OrderedDict
@@ -9,7 +12,13 @@ from collections.abc import Iterable, Sequence
 
 from cookhouse.engine.contract import SampleRequest
 from cookhouse.server.workers.member import Member
+from cookhouse.server.workers.needs import Need
 
+_MODEL_TOKENS = 2**16
+"""What a model counts that a worker has: a large batch, since more will come for as long as it is there."""
+_LOAD_TOKENS = 2**18
+"""What it counts that a worker has to load a base model first: as much as four models, so that one which has it is
+passed over only where it is much busier."""
 _FETCH_TOKENS = 2048
 """What it counts that a worker has to fetch weights first."""
 _PREFIX_TOKENS = 64
@@ -47,24 +56,29 @@ class Placement:
     def num_models(self) -> Counter[Member]:
         return Counter({member: len(held) for member, held in self._held.items()})
 
-    def for_model(self, members: Iterable[Member]) -> Sequence[Member]:
-        """Workers that may train a new model, the best first: those that are up, with the fewest models, with the least
-        to do.
-        """
+    def for_model(self, members: Iterable[Member], need: Need) -> Sequence[Member]:
+        """Workers that may train a new model, the best first."""
         number = self.num_models()
-        can_train = [member for member in members if member.plan.trains and not member.is_leaving]
-        return sorted(can_train, key=lambda one: (not one.is_up, number[one], one.num_tokens, one.plan.index))
 
-    def for_sample(self, members: Iterable[Member], request: SampleRequest) -> Member | None:
+        def cost(member: Member) -> tuple[bool, bool, int, int]:
+            tokens = member.num_tokens + _MODEL_TOKENS * number[member] + _load_tokens(member, need)
+            return not member.is_up, member.lacks_room(need), tokens, member.plan.index
+
+        return sorted((one for one in members if one.plan.trains and not one.is_leaving), key=cost)
+
+    def for_sample(self, members: Iterable[Member], request: SampleRequest, need: Need) -> Member | None:
         """The worker that draws a sample; None: there is none that samples."""
         prefix = _prefix(request)
 
-        def cost(member: Member) -> tuple[bool, int, int]:
-            has_weights = request.snapshot_id is None or request.snapshot_id in member.snapshots
-            has_prefix = prefix in self._prefixes.get(member, ())
-            tokens = member.num_tokens + (0 if has_weights else _FETCH_TOKENS)
-            tokens += 0 if has_prefix else int(request.prompt_T.size)
-            return not member.is_up, tokens, member.plan.index
+        def cost(member: Member) -> tuple[bool, bool, int, int]:
+            snapshot_id = request.snapshot_id
+            has_weights = (
+                member.has_base_model(need.base_model) if snapshot_id is None else snapshot_id in member.snapshots
+            )
+            tokens = member.num_tokens + _load_tokens(member, need)
+            tokens += 0 if has_weights or snapshot_id is None else _FETCH_TOKENS
+            tokens += 0 if prefix in self._prefixes.get(member, ()) else int(request.prompt_T.size)
+            return not member.is_up, not has_weights and member.lacks_room(need), tokens, member.plan.index
 
         can_sample = [member for member in members if member.plan.samples and not member.is_leaving]
         chosen = min(can_sample, key=cost, default=None)
@@ -72,10 +86,14 @@ class Placement:
             self._remember(chosen, prefix)
         return chosen
 
-    def for_fetch(self, members: Iterable[Member]) -> Member | None:
+    def for_fetch(self, members: Iterable[Member], need: Need) -> Member | None:
         """The worker that reads weights first which several may ask for."""
-        can_sample = [member for member in members if member.plan.samples and not member.is_leaving]
-        return min(can_sample, key=lambda one: (not one.is_up, one.num_tokens, one.plan.index), default=None)
+
+        def cost(member: Member) -> tuple[bool, bool, int, int]:
+            tokens = member.num_tokens + _load_tokens(member, need)
+            return not member.is_up, member.lacks_room(need), tokens, member.plan.index
+
+        return min((one for one in members if one.plan.samples and not one.is_leaving), key=cost, default=None)
 
     def forget(self, member: Member) -> None:
         """A worker was lost, or has left."""
@@ -89,6 +107,10 @@ class Placement:
         known.move_to_end(prefix)
         if len(known) > _MAX_PREFIXES:
             known.popitem(last=False)
+
+
+def _load_tokens(member: Member, need: Need) -> int:
+    return 0 if member.has_base_model(need.base_model) else _LOAD_TOKENS
 
 
 def _prefix(request: SampleRequest) -> Prefix:

@@ -19,6 +19,9 @@ from cookhouse.server.workers.weights import Shape, Weights
 
 _LOOK_SECONDS = 0.05
 
+Ask = Callable[[Member, Command], "asyncio.Future[Output]"]
+"""Submits a command to one of the workers."""
+
 
 class Transfers:
     """Lives on the event loop."""
@@ -27,7 +30,7 @@ class Transfers:
         self,
         weights: Weights,
         members: Sequence[Member],
-        ask: "Callable[[Member, Command], asyncio.Future[Output]]",
+        ask: Ask,
         go_on: Callable[[Call, BaseException | None], None],
         sampled: Callable[[], Collection[str]],
     ) -> None:

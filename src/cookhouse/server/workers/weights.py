@@ -1,12 +1,13 @@
 """Published and fetched weights of a pool of workers: who has them, from where they can be had, who waits for them."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cookhouse.engine.contract import Account, Fetch, LoraSpec
+from cookhouse.engine.contract import Account, Fetch, LoraSpec, SampleRequest
 from cookhouse.server.workers.call import Call
 from cookhouse.server.workers.member import Member
 from cookhouse.server.workers.moves import Moves
+from cookhouse.server.workers.needs import Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,17 @@ class Weights:
         """What reads weights from a file; None: there is none."""
         moved = None if self.moves is None else self.moves.fetch(snapshot_id)
         return self._fetches.get(snapshot_id, moved)
+
+    def need(self, request: SampleRequest) -> Need:
+        """What a worker needs memory for that draws a sample."""
+        snapshot_id = request.snapshot_id
+        if snapshot_id is None:
+            return Need(request.base_model)
+        fetch = self.fetch(snapshot_id)
+        if fetch is not None:
+            return Need.of(fetch)
+        shape = self.shapes.get(snapshot_id)
+        return Need(request.base_model, None if shape is None else replace(shape.lora, seed=0))
 
     def note_published(self, snapshot_id: str, shape: Shape, member: Member, model_id: str) -> None:
         """A worker is about to publish weights of a model."""

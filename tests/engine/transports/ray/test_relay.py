@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cookhouse.engine.contract import Event, Lost, Up
+from cookhouse.engine.contract import Event, Lost, Room, Up
 from cookhouse.engine.transports.messages import encode
 from tests.engine.transports.calls import do, options
 from tests.engine.transports.ray.fake_ray import FakeActor, pretend
@@ -46,7 +46,7 @@ class Node:
 
     def start(self) -> None:
         self._running.start()
-        self.tell(Up(worker="w1", base_models=(), description="fake"))
+        self.tell(Up(worker="w1", base_models=(), description="fake", room=Room(free_bytes=0, base_models=())))
         wait_until(lambda: self.told)
 
     def tell(self, event: Event) -> None:

@@ -4,15 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from cookhouse.assets import resolve_model
-from cookhouse.engine.contract import BaseModelInfo, Done, Event, Up
+from cookhouse.engine.contract import BaseModelInfo, Event, Up
 
 
 def with_own_tokenizers(event: Event) -> Event:
     """An event of a worker, for the server."""
     if isinstance(event, Up):
         return replace(event, base_models=tuple(map(_with_own_tokenizer, event.base_models)))
-    if isinstance(event, Done) and isinstance(event.output, BaseModelInfo):
-        return replace(event, output=_with_own_tokenizer(event.output))
     return event
 
 

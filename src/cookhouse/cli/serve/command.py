@@ -1,32 +1,25 @@
-"""`cookhouse serve`: the training service in the foreground, for this machine or for others."""
+"""The options of `cookhouse serve`, and what they come to."""
 
 import asyncio
-import contextlib
-import ipaddress
 import os
-import signal
-import socket
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.cli.backup import back_up_state
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
+from cookhouse.cli.serve.backup import back_up_state, check_backup
+from cookhouse.cli.serve.checks import check_command, check_port_is_free, is_loopback, parse_keys
+from cookhouse.cli.serve.foreground import run_in_foreground
 from cookhouse.errors import InputError
 from cookhouse.model_names import parse_served
 from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.service.local import default_state_dir, service_folder
 
-if TYPE_CHECKING:
-    from cookhouse.service.embedded import EmbeddedService
-
 _PORT = 8000
-_EXIT_INTERRUPTED = 130
 
 
 class ServeCommand(TyperCommand):
@@ -287,20 +280,16 @@ def serve(
     """
     state = state_dir or default_state_dir(os.environ)
     if backup is not None:
-        if command:
-            raise InputError("--backup serves nothing beside a command; give one of the two")
-        if database is not None:
-            raise InputError(
-                "--backup copies a state folder with its server.db, and --database has the rows elsewhere; stop the "
-                f"server, and copy both: the database with pg_dump, {state} with rsync -a"
-            )
+        check_backup(state, command=command, database=database, shared_folder=shared_folder, checkpoints=checkpoints)
         back_up_state(state, backup, journal, checkpoints)
         return
     models = model or [TINY_MODEL]
     names = ", ".join(parse_served(models))
-    keys = _parse_keys(api_key)
-    if not keys and not _is_loopback(host):
+    keys = parse_keys(api_key)
+    if not keys and not is_loopback(host):
         raise InputError(f"--host {host} is open to other machines; give the keys to accept with --api-key")
+    if command:
+        check_command(shared_folder, server_url)
     sharing_of(
         folder=shared_folder,
         url=server_url,
@@ -310,7 +299,7 @@ def serve(
         samplers_only=samplers_only,
     )
     listening = port if port is not None else 0 if command else _PORT
-    _check_port_is_free(host, listening)
+    check_port_is_free(host, listening)
     settings = {
         "--device": device,
         "--ray": ray,
@@ -335,7 +324,7 @@ def serve(
     options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
     options += ["--samplers-only"] * samplers_only + ["--deterministic"] * deterministic
     options += named_weights(run or [], registry)
-    code = asyncio.run(_serve(host, listening, models, names, state, database, keys, command or [], options))
+    code = asyncio.run(run_in_foreground(host, listening, models, names, state, database, keys, command or [], options))
     if command:
         raise typer.Exit(code)
 
@@ -360,127 +349,3 @@ def named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
         folders += [Path(version.run_folder) for version in versions if version.run_folder is not None]
     states = [service_folder(folder) for folder in dict.fromkeys(folder.absolute() for folder in folders)]
     return options + [word for state in states if state.is_dir() for word in ("--read-state-dir", str(state))]
-
-
-async def _serve(
-    host: str,
-    port: int,
-    models: Sequence[str],
-    names: str,
-    state_dir: Path,
-    database: str | None,
-    keys: tuple[str, ...],
-    command: Sequence[str],
-    options: Sequence[str],
-) -> int:
-    """The exit code of the command, if there is one."""
-    from cookhouse.service.embedded import EmbeddedService
-    from cookhouse.service.local import local_server
-    from cookhouse.service.process import SERVER_COMMAND
-    from cookhouse.telemetry import make_console, say
-
-    echo = partial(say, make_console(stderr=bool(command)))  # what stands on stdout is then the command's alone
-    echo(f"starting the engine with {names}; its state and its log (server.log) are in {state_dir}")
-    async with EmbeddedService(
-        lambda: local_server(
-            state_dir,
-            base_models=models,
-            host=host,
-            port=port,
-            api_keys=keys,
-            database=database,
-            command=(*SERVER_COMMAND, *options),
-            is_shared=not command,
-            say=echo,
-        )
-    ) as service:
-        stopping = asyncio.Event()
-        work = _run_beside(service, command, keys, echo) if command else _announce(service, names, bool(keys), stopping)
-        serving = asyncio.ensure_future(service.guard(work))
-
-        def stop() -> None:
-            if command or stopping.is_set() or not service.is_started:
-                serving.cancel()
-            stopping.set()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
-        with contextlib.suppress(asyncio.CancelledError):
-            return await serving
-        echo("stopping")
-    return _EXIT_INTERRUPTED
-
-
-async def _run_beside(
-    service: "EmbeddedService", command: Sequence[str], keys: Sequence[str], echo: Callable[[str], None]
-) -> int:
-    """Run a command that finds the server in its environment; its exit code."""
-    server = await service.start()
-    if server.engine is not None:
-        echo(f"computing on {server.engine}")
-    key = keys[0] if keys else server.api_key
-    found = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": key}
-    found |= {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": key}
-    try:
-        process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **found})
-    except OSError as error:
-        raise InputError(f"{command[0]!r} cannot be started: {error.strerror}; see that it is installed") from error
-    try:
-        return await process.wait()
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
-
-
-async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool, stopping: asyncio.Event) -> int:
-    """Say where the server is once it answers; when it is to stop, wait until it has drained."""
-    server = await service.start()
-    key = "<a key that you gave>" if has_own_keys else server.api_key
-    if server.engine is not None:
-        typer.echo(f"computing on {server.engine}")
-    typer.echo(f"serving {names} at {server.url}; Ctrl-C stops it. In another terminal:\n")
-    typer.echo(f"  export TINKER_BASE_URL={server.url}")
-    typer.echo(f"  export TINKER_API_KEY={key}\n")
-    typer.echo(f"Programs that speak OpenAI's protocol find it at {server.url}/v1:\n")
-    typer.echo(f"  export OPENAI_BASE_URL={server.url}/v1")
-    typer.echo(f"  export OPENAI_API_KEY={key}\n")
-    typer.echo(f"Its page, for a browser: {_page(server.url, None if has_own_keys else server.api_key)}\n")
-    await stopping.wait()
-    await service.drain()
-    return _EXIT_INTERRUPTED
-
-
-def _page(url: str, key: str | None) -> str:
-    """The address of the server's page. What stands behind the # no browser sends, and the page takes it out."""
-    return f"{url}/page/" if key is None else f"{url}/page/#key={key}"
-
-
-def _parse_keys(text: str | None) -> tuple[str, ...]:
-    keys = tuple(key.strip() for key in (text or "").split(",") if key.strip())
-    for key in keys:
-        if not key.startswith("tml-"):
-            raise InputError(f"a key starts with {key[:4]!r}; the SDK sends only keys that start with 'tml-'")
-    return keys
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _check_port_is_free(host: str, port: int) -> None:
-    """Raises InputError where the server could not listen; it would find out only after loading the model."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        raise InputError(
-            f"cannot listen on {host} port {port} ({error.strerror}); choose another with --port"
-        ) from error

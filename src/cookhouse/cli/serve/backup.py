@@ -1,10 +1,12 @@
 """`cookhouse serve --backup`: a copy of a server's state folder."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 
 import typer
+
+from cookhouse.errors import InputError
 
 
 def back_up_state(state_dir: Path, folder: Path, journal: str | None, checkpoints: str | None = None) -> None:
@@ -33,6 +35,27 @@ def back_up_state(state_dir: Path, folder: Path, journal: str | None, checkpoint
         )
     again = f" --checkpoints {checkpoints}" if elsewhere else ""
     typer.echo(f"backed up {state_dir} to {folder}; to serve it: cookhouse serve --state-dir {folder}{again}")
+
+
+def check_backup(
+    state_dir: Path,
+    *,
+    command: Sequence[str] | None,
+    database: str | None,
+    shared_folder: Path | None,
+    checkpoints: str | None,
+) -> None:
+    """Raises InputError: the options are not of a server whose state folder is all that there is."""
+    if command:
+        raise InputError("--backup serves nothing beside a command; give one of the two")
+    if database is None and shared_folder is None:
+        return
+    servers = "the server" if shared_folder is None else "all of the servers, each of which writes to both"
+    bucket = "" if checkpoints is None else f"; the bucket at {checkpoints} has its own versions, or a copy"
+    raise InputError(
+        f"--backup copies a state folder with its server.db, and --database has the rows elsewhere; stop {servers}, "
+        f"and copy both: the database with pg_dump, {shared_folder or state_dir} with rsync -a{bucket}"
+    )
 
 
 def _ids_at(checkpoints: str) -> Collection[str]:

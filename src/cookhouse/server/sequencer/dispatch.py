@@ -1,0 +1,152 @@
+"""Commands on their way to workers: each goes to one, or waits for a place, or for weights.
+
+place ──► Placement ──► Member ──► worker
+├── a model that is looking for a place: behind its creation
+└── a sample whose weights are elsewhere, or are yet to be published again: until they are there
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+from cookhouse.engine.contract import Create, Fetch, Load, ModelCommand, Publish, Sample, SaveSnapshot
+from cookhouse.errors import InputError
+from cookhouse.server.refusals import LostError
+from cookhouse.server.workers.call import Call
+from cookhouse.server.workers.creations import Creations
+from cookhouse.server.workers.member import Member
+from cookhouse.server.workers.needs import Need
+from cookhouse.server.workers.placement import Placement
+from cookhouse.server.workers.roster import Roster
+from cookhouse.server.workers.transfers import Ask, Transfers
+from cookhouse.server.workers.weights import Shape, Weights
+
+
+class Dispatch:
+    """Lives on the event loop."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        weights: Weights,
+        calls: dict[str, Call],
+        *,
+        ask: Ask,
+        sampled: Callable[[], Collection[str]],
+    ) -> None:
+        """`calls` are all that have no answer; for `ask` and `sampled` see `Transfers`."""
+        self._roster = roster
+        self._calls = calls
+        self.weights = weights
+        self.placement = Placement()
+        self.creations = Creations()
+        self.transfers = Transfers(weights, roster.members, ask, self._go_on, sampled)
+        self.shapes: dict[str, Shape] = {}
+        """Of models."""
+
+    def holds(self, snapshot_id: str) -> bool:
+        """Whether weights are with a worker, or in a file."""
+        in_file = self.weights.fetch(snapshot_id) is not None
+        return in_file or any(snapshot_id in member.snapshots for member in self._roster.members)
+
+    def lose(self, call: Call, words: str) -> None:
+        """Fail a call that went with a worker, or with the weights that it needs."""
+        if self._calls.pop(call.command.command_id, None) is not None:
+            call.fail(LostError(words))
+
+    def place(self, call: Call) -> None:
+        """Hand a call to the worker that it is for, or have it wait."""
+        command = call.command
+        if command.command_id not in self._calls:  # canceled while it waited
+            return
+        match command:
+            case ModelCommand():
+                self._place_in_model(call, command)
+            case Sample():
+                self._place_sample(call, command)
+            case Fetch():
+                self._place_fetch(call, command)
+            case SaveSnapshot():
+                if not self.creations.wait_for_weights(command.snapshot_id, call):
+                    (self.weights.holder(command.snapshot_id, self._roster.members) or self._roster.anyone).put(call)
+            case _:
+                self._roster.anyone.put(call)
+
+    def _place_in_model(self, call: Call, command: ModelCommand) -> None:
+        model_id = command.model_id
+        if self.creations.wait(model_id, call):
+            return
+        if isinstance(command, Create | Load):
+            self.shapes[model_id] = Shape(command.account, command.base_model, command.lora)
+        member = self.placement.member_of(model_id)
+        if member is None:
+            member = self._roster.anyone
+            if isinstance(command, Create | Load):
+                members = self.placement.for_model(self._roster.members, Need.of(command)) or self._roster.members
+                member = members[0]
+                call.makes_model = True
+                self.creations.begin(model_id, call, members)
+                self.placement.put_model(model_id, member)
+        if isinstance(command, Publish):
+            self._publish(member, call, command)
+        else:
+            member.put(call)
+
+    def _publish(self, member: Member, call: Call, command: Publish) -> None:
+        snapshot_id = command.snapshot_id
+        if command.model_id in self.shapes:
+            self.weights.note_published(snapshot_id, self.shapes[command.model_id], member, command.model_id)
+        if snapshot_id in member.snapshots:
+            # A replay, at a worker that fetched these weights from the one that was lost.
+            self._calls.pop(command.command_id)
+            call.finish(None)
+        else:
+            member.snapshots.add(snapshot_id)
+            member.fetched.discard(snapshot_id)
+            member.put(call)
+        for waiting in self.weights.come(snapshot_id):
+            self.place(waiting)
+
+    def _place_fetch(self, call: Call, command: Fetch) -> None:
+        member = self.placement.for_fetch(self._roster.members, Need.of(command)) or self._roster.anyone
+        member.snapshots.add(command.snapshot_id)
+        member.put(call)
+
+    def _place_sample(self, call: Call, command: Sample) -> None:
+        snapshot_id = command.request.snapshot_id
+        if snapshot_id is not None and self.weights.waits(snapshot_id, call):
+            return
+        need = self.weights.need(command.request)
+        member = self.placement.for_sample(self._untried(call), command.request, need)
+        if member is None:
+            self._calls.pop(command.command_id)
+            call.fail(call.refusal())
+            return
+        try:
+            if snapshot_id is None or self.transfers.bring(snapshot_id, member, call):
+                member.put(call)
+        except LostError as error:
+            self.lose(call, str(error))
+
+    def _untried(self, call: Call) -> Sequence[Member]:
+        """Workers that have not said that they have no memory for it. Once one has, others must be up, or about to be:
+        a refusal with figures is worth more than a wait without an end.
+        """
+        if not call.refusals:
+            return self._roster.members
+        return [member for member in self._roster.members if member.name not in call.refusals and member.may_come]
+
+    def _go_on(self, call: Call, error: BaseException | None) -> None:
+        """Weights that a sample waited for were written, or could not be."""
+        command = call.command
+        assert isinstance(command, Sample)
+        snapshot_id = command.request.snapshot_id or ""
+        if error is None or (isinstance(error, LostError | InputError) and self.can_come(snapshot_id)):
+            self.place(call)
+        elif isinstance(error, LostError | InputError):
+            self.lose(call, f"the weights of this sampling client are gone: {error}")
+        elif self._calls.pop(command.command_id, None) is not None:
+            assert isinstance(error, Exception)
+            call.fail(error)
+
+    def can_come(self, snapshot_id: str) -> bool:
+        """Whether weights are somewhere, or will be."""
+        return self.weights.waits(snapshot_id) or self.holds(snapshot_id)

@@ -1,0 +1,66 @@
+"""Models that come back wait for memory, or for a disk: what they are made of is kept, so that nothing is lost.
+
+Create, Load ──► a worker ── no memory, or the disk fails ──► room has changed, or some seconds ──► once more
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from cookhouse.engine.contract import Amount, Create, Load, NoMemoryError, Output
+from cookhouse.server.refusals import DiskError
+from cookhouse.server.sequencer.calls import Calls
+
+_log = logging.getLogger(__name__)
+_AGAIN_SECONDS = 5.0
+"""Memory that others on the machine free is told by nobody."""
+_LONGEST_SECONDS = 60.0
+"""A disk that fails is asked less and less often: each time fills the log."""
+
+
+class Patience:
+    """Lives on the event loop."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._words: dict[str, str] = {}
+        """Why models wait, by id."""
+
+    def words(self, model_id: str) -> str | None:
+        """What a model waits for, with figures; None: it does not."""
+        return self._words.get(model_id)
+
+    async def send(self, command: Create | Load, check: Callable[[], None], spent: list[Amount]) -> Output:
+        """Have some worker make a model, however long it takes until one can. `check` raises why it need not be made
+        any more.
+
+        Raises:
+            CookhouseError: it cannot be made at all.
+        """
+        began_at, pause_seconds = time.monotonic(), _AGAIN_SECONDS
+        try:
+            while True:
+                try:
+                    output = await self._calls.send(command, spent=spent)
+                except (NoMemoryError, DiskError) as error:
+                    check()
+                    self._note(command.model_id, str(error))
+                    if isinstance(error, DiskError):
+                        pause_seconds = min(2 * pause_seconds, _LONGEST_SECONDS)
+                else:
+                    if command.model_id in self._words:
+                        seconds = time.monotonic() - began_at
+                        _log.warning("%s is loaded, after it waited for %.1f s", command.model_id, seconds)
+                    return output
+                await self._calls.room_news.wait(pause_seconds)
+                check()
+                command = replace(command, command_id=uuid.uuid4().hex)
+        finally:
+            self._words.pop(command.model_id, None)
+
+    def _note(self, model_id: str, words: str) -> None:
+        if model_id not in self._words:
+            _log.warning("%s waits to be loaded, and nothing of it is lost: %s", model_id, words)
+        self._words[model_id] = words
