@@ -80,6 +80,36 @@ def test_a_number_of_threads_that_was_asked_for_is_kept(
     assert taken["cores"] == [4, 5, 6, 7]
 
 
+def test_a_worker_that_is_added_computes_with_as_many_threads(taken: dict[str, object]) -> None:
+    """Would catch a model that goes on otherwise at a worker which was added later."""
+    for index in range(4):
+        os.environ.pop("OMP_NUM_THREADS", None)
+        Share(index, 2).take_cores()
+        assert taken["threads"] == 4
+        assert taken["cores"] == list(range(8))[4 * (index % 2) :][:4]
+
+
+def test_memory_is_not_promised_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a worker that is added, and a machine that runs out of memory once all take what they may."""
+    monkeypatch.setattr(share, "total_bytes", lambda: 22 * GIB + GIB // 2)
+    words = (
+        "of 22.50 GiB 2 may take 10.00 GiB each, and the server 2.50 GiB; drain one first, or start the server with as "
+        "many as it shall have"
+    )
+    with pytest.raises(InputError, match=words):
+        Share(2, 2).free_bytes(CPU)
+    with pytest.raises(InputError, match=r"of 22.50 GiB 1 may take"):
+        Share(1, 1).free_bytes(CPU)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(share, "device_total_bytes", lambda _: 80 * GIB)
+    monkeypatch.setattr(share, "choose_device", lambda _: torch.device("cuda"))
+    assert Share(2, 2).device(None) == "cuda:2"
+    assert Share(1, 1).device(None) == "cuda:1"
+    Share(2, 2).free_bytes(torch.device("cuda", 2))
+    with pytest.raises(InputError, match=r"of 80.00 GiB 1 may take 80.00 GiB each; drain one"):
+        Share(3, 2).free_bytes(torch.device("cuda", 0))
+
+
 def test_one_worker_changes_nothing(taken: dict[str, object]) -> None:
     """Would catch a server of one worker that computes otherwise than before there were several."""
     one = Share(0, 1)
@@ -94,13 +124,13 @@ def test_one_worker_changes_nothing(taken: dict[str, object]) -> None:
 
 def test_a_part_of_the_memory_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch workers that promise the machine's memory each, or more than is left of it."""
-    monkeypatch.setattr(share, "total_bytes", lambda: 12 * GIB)
+    monkeypatch.setattr(share, "total_bytes", lambda: 22 * GIB + GIB // 2)  # of which 2.5 GiB are the server's
     monkeypatch.setattr(share, "resident_bytes", lambda: 1 * GIB)
     monkeypatch.setattr(share, "available_bytes", lambda: 10 * GIB)
-    free = Share(0, 3).free_bytes(CPU)
+    free = Share(0, 5).free_bytes(CPU)
     assert free is not None
     assert free() == 3 * GIB
-    assert Share(0, 3).most_bytes(CPU) == 4 * GIB
+    assert Share(0, 5).most_bytes(CPU) == 4 * GIB
     monkeypatch.setattr(share, "available_bytes", lambda: 2 * GIB)
     assert free() == 2 * GIB
     monkeypatch.setattr(share, "resident_bytes", lambda: 5 * GIB)

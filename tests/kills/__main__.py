@@ -45,6 +45,7 @@ def main() -> int:
     parser.add_argument(
         "--ray", action="store_true", help="on a cluster of one node per worker; nodes and its head are killed too"
     )
+    parser.add_argument("--drains", action="store_true", help="some moments drain a worker, and add another")
     options = parser.parse_args()
     pool = tuple((kind, number) for kind in KINDS if (number := getattr(options, kind)) is not None)
     settings = [replace(one, pool=pool) for one in SETTINGS if one.name in (options.setting or [one.name])]
@@ -71,7 +72,9 @@ def _kill_on(options: argparse.Namespace, settings: list[Setting], folder: Path,
         num_moments = min(options.moments_per_run, options.moments - num_done)
         seed = f"{options.seed} {num_runs}"
         num_answers = whole[setting].num_answers
-        moments = random_moments(seed, num_moments, num_answers, setting.num_workers, has_nodes=options.ray)
+        moments = random_moments(
+            seed, num_moments, num_answers, setting.num_workers, has_nodes=options.ray, has_drains=options.drains
+        )
         settings_of_server: Mapping[str, float] = OFTEN if (cycle + place) % 2 else {}
         say(f"run {num_runs} of {setting.name}, seed {seed!r}, server with {settings_of_server or 'its own settings'}")
         try:

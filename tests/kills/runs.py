@@ -21,6 +21,9 @@ PATIENCE_SECONDS = 420.0
 """For a whole run; the SDK waits for up to 30 s between two tries."""
 _MAX_WAIT_SECONDS = 0.15
 """From an answer to the kill that was set for it: about what two steps take."""
+_DRAIN_SECONDS = 2.0
+_DRAIN_SHARE = 0.3
+"""Of the moments, where there are drains."""
 _NODE_SHARE, _HEAD_SHARE = 0.4, 0.15
 """Of the moments, where there are nodes."""
 _SHARE = 0.9
@@ -64,6 +67,8 @@ class Moment:
     """The workers that are killed, by number; none: the server."""
     of_ray: Literal["", "node", "head"] = ""
     """What of the cluster is killed instead: a node with the worker that it has, or the head and so all of it."""
+    is_drain: bool = False
+    """Whether a worker is drained instead, and another added."""
 
 
 @dataclass
@@ -197,8 +202,10 @@ def run(
         for client in clients:
             if (error := client.end(deadline)) is not None:
                 outcome.errors[client.loop] = error
-        server.end_sessions()
-        outcome.left = server.left_files()
+        for loop, key in zip(setting.loops, KEYS, strict=False):
+            if loop not in outcome.errors:
+                server.end_session(key, outcome.told(loop)["model_id"].partition(":")[0])
+        outcome.left = [] if outcome.errors else server.left_files()
         outcome.odd_exits = [code for code in server.exit_codes if code != -9]
     outcome.left += server.left_processes()
     if nodes is not None:
@@ -217,6 +224,8 @@ def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client], nodes: 
     if moment.of_ray:
         assert nodes is not None
         return f"{moment.of_ray if nodes.kill(moment.of_ray) else 'no node (none had a worker yet)'} {when}"
+    if moment.is_drain:
+        return f"{server.drain_worker(_DRAIN_SECONDS)} after answer {moment.after_answers}: {where}"
     num_workers = len(server.engines())
     num_killed = server.kill_workers(moment.workers)
     if not num_killed:
@@ -228,10 +237,16 @@ def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client], nodes: 
 
 
 def random_moments(
-    seed: str, num_moments: int, num_answers: int, num_workers: int = 1, *, has_nodes: bool = False
+    seed: str,
+    num_moments: int,
+    num_answers: int,
+    num_workers: int = 1,
+    *,
+    has_nodes: bool = False,
+    has_drains: bool = False,
 ) -> list[Moment]:
     """Moments of a run of so many answers, from a seed: of the server, of one of its workers, or of several at once; or
-    of a node or the head of a cluster.
+    of a node or the head of a cluster, or when a worker is drained.
     """
     chance = random.Random(seed)
     return [
@@ -240,6 +255,7 @@ def random_moments(
             wait_seconds=chance.uniform(0.0, _MAX_WAIT_SECONDS),
             workers=_victims(chance, num_workers),
             of_ray=_part_of_ray(chance) if has_nodes else "",
+            is_drain=has_drains and chance.random() < _DRAIN_SHARE,
         )
         for _ in range(num_moments)
     ]

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from typing import Self
 
 import httpx
 
+from tests.waiting import wait_until
+
 KEYS = ("tml-killed-0001", "tml-killed-0002")
 START_SECONDS = 180.0
 OF_SESSIONS = ("states", "samplers", "loads", "journal", "snapshots")
@@ -23,6 +26,7 @@ _LEFT_SECONDS = 30.0
 """Until what a server leaves behind is taken for forgotten."""
 _MARK = "COOKHOUSE_KILLED_SERVER"
 """In the environment of a server, and so of all that it starts: its state folder."""
+_WORKER_UP = re.compile(r'^cookhouse_worker_up\{worker="(\w+)"\} 1', re.MULTILINE)
 _FAILED_START_SECONDS = 0.5
 """Until the next try, where one ended by itself."""
 
@@ -107,25 +111,43 @@ class KeptServer:
                 os.kill(pid, signal.SIGKILL)
         return len(victims)
 
-    def end_sessions(self) -> None:
-        """Have the next server end all that an earlier one knew, and wait until it is ready."""
-        self._command += ["--end-sessions", "start"]
-        self.wait_for_start(self.kill())
+    def ask(self, key: str, method: str, path: str, content: object = None) -> httpx.Response:
+        """What the server answers a tenant, once it is up; raises where it refuses, or dies meanwhile."""
         self.wait_until_ready()
+        headers = {"X-API-Key": key}
+        answer = httpx.request(method, self.url + path, json=content, headers=headers, timeout=60, trust_env=False)
+        return answer.raise_for_status()
+
+    def workers(self) -> list[str]:
+        """Names of those that are up."""
+        return _WORKER_UP.findall(self.ask(KEYS[0], "GET", "/metrics").text)
+
+    def drain_worker(self, seconds: float) -> str:
+        """Drain a worker that is up, wait until it has ended, and add another; what became of it."""
+        num_starts, name = self.num_starts, self.workers()[0]
+        try:
+            self.ask(KEYS[0], "POST", f"/api/v1/workers/{name}/drain", {"seconds": seconds})
+            wait_until(lambda: self.num_starts > num_starts or name not in self.workers())
+            if self.num_starts == num_starts:
+                wait_until(lambda: not (self.state_dir / "snapshots" / name).exists())
+                self.ask(KEYS[0], "POST", "/api/v1/workers", {})
+        except httpx.HTTPError as error:
+            return f"{name} was not drained: {error}"
+        return f"{name} drained"
+
+    def end_session(self, key: str, session_id: str) -> None:
+        self.ask(key, "POST", f"/api/v1/sessions/{session_id}/finish", {"reason": {"type": "success"}})
 
     def left_files(self) -> list[str]:
-        """Files of sessions that are still there some time after all have ended."""
-        deadline = time.monotonic() + _LEFT_SECONDS
-        while True:
-            found = [
-                str(file.relative_to(self.state_dir))
-                for name in OF_SESSIONS
-                for file in sorted(self.state_dir.glob(f"{name}/**/*"))
-                if file.is_file()
-            ]
-            if not found or time.monotonic() > deadline:
-                return found
-            time.sleep(0.2)
+        """What the running server still has of sessions, some time after all have ended; its start would sweep that."""
+        with suppress(AssertionError):
+            wait_until(lambda: not self._files_of_sessions(), _LEFT_SECONDS)
+        return self._files_of_sessions()
+
+    def _files_of_sessions(self) -> list[str]:
+        files = [file for name in OF_SESSIONS for file in sorted(self.state_dir.glob(f"{name}/**/*")) if file.is_file()]
+        unfinished = sorted(self.state_dir.glob("checkpoints/.*"))
+        return [str(path.relative_to(self.state_dir)) for path in (*files, *unfinished)]
 
     def left_processes(self) -> list[str]:
         """Of all servers that there have been, once the last one has ended: what still runs some time after it."""

@@ -58,6 +58,22 @@ def test_nothing_is_lost_at_random_moments(
     assert outcome.differences(whole, setting.loops) == [], outcome.kills
 
 
+def test_nothing_is_lost_when_one_of_two_workers_is_killed_or_drained(tmp_path: Path, whole_run: WholeRun) -> None:
+    """Would catch models that come back where the others are, and disturb them; and what a drained worker leaves, or
+    takes with it.
+    """
+    whole = whole_run(WORKERS)
+    sixth = whole.num_answers // 6
+    moments = [
+        Moment(after_answers=sixth, wait_seconds=0.0, is_drain=True),
+        Moment(after_answers=4 * sixth, wait_seconds=0.05, workers=(0,)),
+    ]
+    outcome = run(tmp_path, WORKERS, moments, module=killing_module(OFTEN))
+    assert outcome.differences(whole, WORKERS.loops) == [], outcome.kills
+    assert outcome.kills[0].startswith("worker0 drained"), outcome.kills
+    assert outcome.kills[1].startswith("1 of 2 workers killed"), outcome.kills
+
+
 LONG = "before a commit", "behind a state"
 
 

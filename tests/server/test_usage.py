@@ -104,6 +104,38 @@ def test_it_survives_a_restart_and_adds_up(tmp_path: Path, connect: Callable[...
             assert (whole["prompt_tokens"], whole["sampled_tokens"]) == (2 * round_, 3 * round_)
 
 
+def test_what_runs_again_after_a_restart_counts_once(tmp_path: Path, connect: Callable[..., Server]) -> None:
+    """Would catch a tenant that pays for the passes which a server makes again when it is started."""
+    with hosted(tmp_path, FakeEngine) as host:
+        server = connect(host)
+        session_id = server.session()
+        model_id = server.model(session_id)
+        server.result(server.forward_backward(model_id, 1).json()["request_id"])
+        before = used(server, session_id)
+    assert before == (4 // 2, 0, 0, 0)
+    with hosted(tmp_path, FakeEngine) as host:
+        server = connect(host)
+        server.result(server.forward_backward(model_id, 2).json()["request_id"])
+        assert used(server, session_id) == (4, 0, 0, 0)
+        assert server.http.get("/usage").json()["trained_tokens"] == 4
+        server.post(f"/sessions/{session_id}/finish", reason={"type": "success"})
+        assert used(server, session_id) == (4, 0, 0, 0)
+
+
+def test_a_request_counts_once() -> None:
+    """Would catch a replay that counts again, and what is handed on counting at two servers."""
+    meter, account = Meter(), Account("a", "s")
+    for _ in range(2):
+        meter.hold("1", [Amount(account, "trained_tokens", 3)])
+    meter.hold("2", [Amount(account, "trained_tokens", 5)])
+    assert meter.held() == {account: Usage(trained_tokens=8)}
+    assert meter.take() == {}
+    meter.settle(["1"])
+    meter.let_go(["2"])
+    assert meter.take() == {account: Usage(trained_tokens=3)}
+    assert meter.held() == {}
+
+
 def test_metrics_are_for_prometheus_and_tell_no_key(host: Host, connect: Callable[..., Server]) -> None:
     # Catches labels without a bound, a key among them, and a text that Prometheus cannot read.
     server = connect(host)

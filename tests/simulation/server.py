@@ -30,6 +30,8 @@ from tests.simulation.processes import KilledError, Process
 
 BASE = "cookhouse/tiny"
 WITHOUT_JOURNAL = Settings(journal=OFF)
+_WRITE_SECONDS = 0.1
+"""Of the files of a save: so long that it is often under way when something else happens."""
 _T = TypeVar("_T")
 Request = Callable[[Service], Awaitable[_T]]
 
@@ -260,7 +262,8 @@ class SimulatedServer:
 
         self._num_made += 1
         options = worker_options(self.settings, self._folder, plan)
-        return Simulated(make, replace(options, worker=f"engine{self._num_made}"))
+        options = replace(options, worker=f"engine{self._num_made}")
+        return Simulated(make, options, write_seconds=_WRITE_SECONDS)
 
     def leftovers(self) -> dict[str, object]:
         """What is still held: nothing, once all sessions have ended and all results been forgotten."""
@@ -276,11 +279,12 @@ class SimulatedServer:
             "calls": len(calls._calls) + sum(len(member.calls) + member.num_tokens for member in calls.members),
             "models that look for a place": len(calls._creations),
             "weights on their way": len(calls._transfers),
-            "weights at workers": sum(len(member.snapshots) for member in calls.members),
-            "weights moved": [path.name for path in (self._folder / FOLDER / "moves").glob("*")],
+            "weights at workers": sum(len(one.snapshots | one.fetched | one.evicted) for one in calls.members),
+            "files of workers": self._files_of_workers(),
             "models with a place": len(calls._placement._models) + len(calls._shapes),
             "weights to read again": len(calls._weights._fetches) + len(calls._weights.shapes),
             "weights to come": len(calls._weights._coming),
+            "origins of weights": len(calls._weights._origins) + len(calls._weights._newest),
             "queues": len(sequencer._queues),
             "samples": len(service.samples) + service.samples._numbers.total(),
             "bytes": service.held._by_owner.total() + sequencer._pending_bytes.total(),
@@ -292,6 +296,12 @@ class SimulatedServer:
             # This task, the sweeper, those of ours, and of each worker its own and the reader of its events.
             held["tasks"] = max(0, len(asyncio.all_tasks()) - 2 - len(self._tasks) - 2 * len(calls.members))
         return {name: what for name, what in held.items() if what}
+
+    def _files_of_workers(self) -> list[str]:
+        """All but the folders of those that there are, and the one that weights move through."""
+        folder = self._folder / FOLDER
+        usual = {folder / name for name in ("moves", *(member.name for member in self.service.calls.members))}
+        return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path not in usual]
 
     def _leftovers_on_disk(self) -> dict[str, object]:
         held: dict[str, object] = {}

@@ -6,7 +6,9 @@ that ran in another place, samples of other weights, and anything left over when
 
 import pytest
 
+from cookhouse.server.workers import member
 from cookhouse.server.workers.plans import plans_of
+from tests.simulation.history import BrokenPromiseError
 from tests.simulation.program import simulate
 
 CLIENTS, REQUESTS = 3, 150
@@ -51,6 +53,13 @@ def test_a_crash_of_several_workers_is_a_pause_from_many_seeds(shape: str) -> No
     """More: `python -m tests.simulation --num-workers 2 --seed 1000 --num-seeds 100`."""
     for seed in range(1000, 1020):
         simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS, plans=plans_of(**SHAPES[shape]))
+
+
+def test_files_that_lost_workers_leave_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a simulation in which no save is ever under way, or that looks for no part of a file."""
+    monkeypatch.setattr(member, "delete_written", lambda _urls: None)
+    with pytest.raises(BrokenPromiseError, match=r"still holds .*'files of states'"):
+        simulate(1, num_clients=CLIENTS, num_requests=REQUESTS)
 
 
 def test_a_program_with_crashes_is_the_same_from_the_same_seed() -> None:

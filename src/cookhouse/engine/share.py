@@ -9,14 +9,20 @@ import torch
 from cookhouse.engine.cores import num_threads
 from cookhouse.engine.device import choose_device
 from cookhouse.engine.host_memory import available_bytes, resident_bytes, total_bytes
-from cookhouse.engine.memory import free_bytes, held_bytes
+from cookhouse.engine.memory import free_bytes, held_bytes, show_bytes
 from cookhouse.engine.memory import total_bytes as device_total_bytes
 from cookhouse.engine.processors import allowed_cores
+from cookhouse.errors import InputError
+
+_SERVER_BYTES = 5 * 2**29
+"""Of the machine, for the server's own process: the 2 GiB of requests that it may hold, and half a GiB for itself."""
+_MAX_SERVER_PART = 8
+"""It is kept no more than this part of the machine, one in so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """That of worker `index` out of `num_sharing`."""
+    """That of worker `index` out of `num_sharing`; one beyond these was added, and has what they leave over."""
 
     index: int
     num_sharing: int
@@ -27,7 +33,8 @@ class Share:
 
     def take_cores(self) -> None:
         """Keep the calling thread, and what it starts, to this worker's part of the cores, and torch to as many
-        threads. Workers beyond the number of cores share them in turn. With one worker nothing changes.
+        threads, whichever worker it is. Workers beyond the number of cores, or of parts, share them in turn. With
+        one part nothing changes.
         """
         if self.num_sharing == 1:
             return
@@ -37,7 +44,8 @@ class Share:
             torch.set_num_threads(number)
             os.environ["OMP_NUM_THREADS"] = str(number)
         if hasattr(os, "sched_setaffinity"):
-            first, end = (number * len(cores) // self.num_sharing for number in (self.index, self.index + 1))
+            part = self.index % self.num_sharing
+            first, end = (number * len(cores) // self.num_sharing for number in (part, part + 1))
             os.sched_setaffinity(0, cores[first : max(end, first + 1)])
 
     def device(self, name: str | None) -> str | None:
@@ -46,21 +54,26 @@ class Share:
         Raises:
             InputError: as `choose_device`.
         """
-        if self.num_sharing == 1 or choose_device(name).type != "cuda" or name not in (None, "cuda"):
+        if self._is_alone or choose_device(name).type != "cuda" or name not in (None, "cuda"):
             return name
         return f"cuda:{self.index % torch.cuda.device_count()}"
 
     def most_bytes(self, device: torch.device) -> int | None:
-        """What this worker may take of a device's memory in all; None: whatever is free."""
+        """What this worker may take of a device's memory in all; None: whatever is free.
+
+        Raises:
+            InputError: it was added, and others may take all of it.
+        """
+        self._check(device)
         if device.type == "cuda":
             part = self.gpu_part / self._num_on(device)
             return None if self.num_sharing == part == 1 else int(device_total_bytes(device) * part)
         if self.num_sharing == 1 and self.memory_bytes is None:
             return None
-        return self.memory_bytes or total_bytes() // self.num_sharing
+        return self.memory_bytes or (total_bytes() - _reserve_bytes()) // self.num_sharing
 
     def free_bytes(self, device: torch.device) -> Callable[[], int] | None:
-        """Says what this worker may still take of a device's memory; None: all that is free."""
+        """Says what this worker may still take of a device's memory; None: all that is free. Raises as `most_bytes`."""
         most = self.most_bytes(device)
         if most is None:
             return None
@@ -68,6 +81,30 @@ class Share:
             return lambda: max(min(free_bytes(device), most - held_bytes(device)), 0)
         return lambda: max(min(available_bytes(), most - (resident_bytes() or 0)), 0)
 
+    @property
+    def _is_alone(self) -> bool:
+        return self.num_sharing == 1 and self.index == 0
+
+    def _check(self, device: torch.device) -> None:
+        if self.index < self.num_sharing:
+            return
+        is_gpu = device.type == "cuda"
+        if is_gpu and self.index < torch.cuda.device_count():
+            return  # the others have those before it
+        whole = device_total_bytes(device) if is_gpu else total_bytes()
+        kept = 0 if is_gpu else _reserve_bytes()
+        number = self._num_on(device) if is_gpu else self.num_sharing
+        server = f", and the server {show_bytes(kept)}" if kept else ""
+        raise InputError(
+            f"no memory is left for one more worker: of {show_bytes(whole)} {number} may take "
+            f"{show_bytes((whole - kept) // number)} each{server}; drain one first, or start the server with as many "
+            "as it shall have"
+        )
+
     def _num_on(self, device: torch.device) -> int:
         count = torch.cuda.device_count()
         return max(1, len([index for index in range(self.num_sharing) if index % count == (device.index or 0)]))
+
+
+def _reserve_bytes() -> int:
+    return min(_SERVER_BYTES, total_bytes() // _MAX_SERVER_PART)

@@ -7,7 +7,9 @@ T positions.
 
 import hashlib
 import json
+import shutil
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
@@ -201,11 +203,11 @@ class SimulatedEngine:
             del content["moments"]
         if not with_gradient:
             del content["gradient"]
-        return partial(_write, content)
+        return partial(self._write, content)
 
     def save_external(self, model_id: str, folder: Path, *, base_name: str) -> None:
         self._work("save_external", self._costs.save_seconds)
-        _write({"weights": self._model(model_id).state.weights, "base_model_name_or_path": base_name}, folder)
+        self._write({"weights": self._model(model_id).state.weights, "base_model_name_or_path": base_name}, folder)
 
     def load_state(
         self,
@@ -233,7 +235,7 @@ class SimulatedEngine:
         self._snapshots[snapshot_id] = self._model(model_id).state.weights
 
     def copy_snapshot(self, snapshot_id: str, *, is_durable: bool) -> Callable[[Path], None]:  # noqa: ARG002
-        return partial(_write, {"weights": self._snapshots[snapshot_id]})
+        return partial(self._write, {"weights": self._snapshots[snapshot_id]})
 
     def load_snapshot(self, snapshot_id: str, base_model: str, lora: LoraSpec, folder: Path) -> None:  # noqa: ARG002
         self._work("load_snapshot", self._costs.save_seconds)
@@ -290,6 +292,20 @@ class SimulatedEngine:
     def _work(self, method: str, seconds: float) -> None:
         """Let a piece of work take its time, or fail before it has changed anything."""
         self._spend(seconds + self._faults(method))
+
+    def _write(self, content: Mapping[str, Any], folder: Path) -> None:
+        """Fill a new folder as `new_folder` does; a worker that is lost in the midst leaves what there is of it."""
+        if folder.exists():
+            raise InputError(f"folder {folder} exists; choose another name")
+        temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+        temporary.mkdir(parents=True)
+        try:
+            (temporary / "state.json").write_text(json.dumps(content), encoding="utf-8")
+            self._faults("write")
+            temporary.rename(folder)
+        except Exception:
+            shutil.rmtree(temporary)
+            raise
 
     def _model(self, model_id: str) -> _Model:
         if model_id not in self._models:
@@ -371,11 +387,6 @@ def _targets(request: ForwardBackward, index: int) -> NDArray[Any]:
 
 def _chained(before: str, *changes: object) -> str:
     return hashlib.blake2b(repr((before, changes)).encode(), digest_size=16).hexdigest()
-
-
-def _write(content: Mapping[str, Any], folder: Path) -> None:
-    folder.mkdir()
-    (folder / "state.json").write_text(json.dumps(content), encoding="utf-8")
 
 
 def _read(folder: Path) -> Any:

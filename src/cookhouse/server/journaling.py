@@ -11,6 +11,7 @@ from cookhouse.server.refusals import StorageError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures
 from cookhouse.server.sequencer.history import History
+from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.sessions.sessions import Model, Session
 from cookhouse.server.settings import Settings
@@ -23,7 +24,9 @@ _log = logging.getLogger(__name__)
 class Journaling:
     """Lives on the event loop."""
 
-    def __init__(self, state_dir: Path, store: Store, settings: Settings, calls: Calls, futures: Futures) -> None:
+    def __init__(
+        self, state_dir: Path, store: Store, settings: Settings, calls: Calls, futures: Futures, meter: Meter
+    ) -> None:
         """Raises InputError: the place for it cannot be used."""
         url = (state_dir / "journal").absolute().as_uri() if settings.journal == FILES else settings.journal
         segments = Segments(url)
@@ -31,7 +34,14 @@ class Journaling:
         self.reader = JournalReader(store, segments)
         self.folders = JournalFolders(state_dir.absolute())
         self.folders.make()
-        self.states = States(calls=calls, commit=self.commit, folders=self.folders, futures=futures, settings=settings)
+        self.states = States(
+            calls=calls,
+            commit=self.commit,
+            folders=self.folders,
+            futures=futures,
+            meter=meter,
+            settings=settings,
+        )
         self._endings: set[asyncio.Task[None]] = set()
         """Of sessions whose end is being written."""
 

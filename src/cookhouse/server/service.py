@@ -147,7 +147,7 @@ class Service:
         )
         journal = None
         if settings.journal != OFF:
-            journal = Journaling(self.folder, self.store, settings, self.calls, self.futures)
+            journal = Journaling(self.folder, self.store, settings, self.calls, self.futures, self.meter)
         self._journal = journal
         self.commit = None if journal is None else journal.commit
         self.sequencer = Sequencer(
@@ -155,6 +155,7 @@ class Service:
             settings,
             self.calls,
             self.held,
+            self.meter,
             commit=self.commit,
             states=None if journal is None else journal.states,
             is_shared=leases is not None,

@@ -138,7 +138,7 @@ class SessionLife:
         """Have a session gone from memory alone: it has not ended, and can be brought back."""
         self._sessions.end(session)
         for model in session.models.values():
-            self._sequencer.drop_model(model)
+            self._sequencer.drop_model(model, has_ended=False)
         snapshots = [sampler.snapshot for sampler in session.samplers.values() if sampler.snapshot is not None]
         for snapshot in snapshots:
             self._samples.free_snapshot(snapshot)

@@ -1,23 +1,28 @@
 """Commands of several workers behind one server: which of them is told what, and what becomes of one that ends."""
 
 import asyncio
+import itertools
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.server.workers.scripted import (
+    ACCOUNT,
     Several,
     create,
     drawn,
     forget,
     publish,
     sample,
+    save,
     settle,
     step,
     tokens,
 )
 
 from cookhouse.engine.contract import (
+    Amount,
     CanceledError,
     Create,
     Failure,
@@ -28,10 +33,12 @@ from cookhouse.engine.contract import (
     Sample,
     SampleOutput,
     SaveSnapshot,
+    Spent,
     Step,
 )
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.refusals import LostError
+from cookhouse.server.store.usage import Usage
 from cookhouse.server.workers.leaving import Gone
 
 pytestmark = pytest.mark.anyio
@@ -271,6 +278,31 @@ async def test_a_lost_worker_takes_what_it_held_alone(tmp_path: Path) -> None:
         assert [one.sequences[0].tokens_T.tolist() for one in told] == [[5], [6], [7]]
 
 
+async def test_each_token_of_several_samples_is_told_once_though_they_step_apart(tmp_path: Path) -> None:
+    """Would catch tokens that come twice, or never, where another worker begins the samples of one request at other
+    steps than the one that was lost.
+    """
+    told: list[SampleOutput] = []
+    async with Several(tmp_path, workers=2) as several:
+        drawing = several.calls.send(sample("1"), told.append)
+        await settle()
+        place = "worker0" if several.worker("worker0").commands else "worker1"
+        lost, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
+        lost.tell(tokens("1", 10, 20, 30), tokens("1", 11, 21, 31))
+        await lost.lose("killed")
+        for step_of_all in ((10, None, None), (11, 20, None), (12, 21, 30), (13, 22, 31), (None, 23, 32)):
+            other.tell(tokens("1", *step_of_all))
+        await other.done("1", drawn("1"))
+        await drawing
+    by_sequence = [[one.sequences[index].tokens_T.tolist() for one in told] for index in range(3)]
+    assert [list(itertools.chain(*newest)) for newest in by_sequence] == [
+        [10, 11, 12, 13],
+        [20, 21, 22, 23],
+        [30, 31, 32],
+    ]
+    assert all(any(newest) for newest in zip(*by_sequence, strict=True)), "a step that tells nothing new is not told"
+
+
 async def test_weights_of_a_lost_worker_are_drawn_where_they_were_read(tmp_path: Path) -> None:
     """Would catch weights that count as gone while another worker has them, or are published over themselves."""
     gone: list[Gone] = []
@@ -324,14 +356,14 @@ async def test_what_was_written_makes_room_where_its_origin_still_has_it(tmp_pat
             await settle()
             await trainer.written()
         moves = tmp_path / "moves"
-        assert sorted(path.name for path in moves.iterdir()) == ["w1", "w2", "w3"]  # all are being sampled
+        assert sorted(path.stem for path in moves.iterdir()) == ["w1", "w2", "w3"]  # all are being sampled
         for name in ("w1", "w2", "w3"):
             await sampler.done(f"of {name}", drawn(f"of {name}"))
         await several.publish("a", "w4")
         several.calls.send(sample("of w4", "w4"))
         await settle()
         await trainer.written()
-        assert sorted(path.name for path in moves.iterdir()) == ["w3", "w4"]
+        assert sorted(path.stem for path in moves.iterdir()) == ["w3", "w4"]
         forgotten = [one for one in sampler.commands if isinstance(one, Forget)]
         assert [one.snapshot_ids for one in forgotten] == [("w1",), ("w2",)]
         several.calls.send(sample("of w1 again", "w1"))
@@ -363,6 +395,27 @@ async def test_forgetting_reaches_everywhere(tmp_path: Path) -> None:
             await first
         assert list((tmp_path / "moves").iterdir()) == []
         assert not several.calls.holds("w")
+        members = several.calls.members
+        assert not any(
+            (member.snapshots, member.fetched, member.evicted) != (set(), set(), set()) for member in members
+        )
+
+
+async def test_a_fetch_that_is_canceled_with_its_weights_is_forgotten(tmp_path: Path) -> None:
+    """Would catch a name that is kept for ever of each weights that went while they were read."""
+    async with Several(tmp_path, apart=(1, 1)) as several:
+        await several.model("a")
+        await several.publish("a", "w")
+        drawing = several.calls.send(sample("1", "w"))
+        await settle()
+        await several.worker("trainer0").written()
+        sampler = several.worker("sampler1")
+        several.calls.forget(forget(command_ids=("1",), snapshot_ids=("w",)))
+        for command_id in (*sampler.ids(Fetch), "1"):
+            await sampler.fail(command_id, Failure(blame="user", kind="canceled", message="canceled"))
+        with pytest.raises(CanceledError):
+            await drawing
+        assert not any(member.evicted for member in several.calls.members)
 
 
 async def test_weights_that_are_forgotten_while_they_are_written_leave_no_file(tmp_path: Path) -> None:
@@ -504,6 +557,47 @@ async def test_weights_of_a_worker_that_has_left_are_needed(tmp_path: Path) -> N
         assert several.calls._weights.is_needed("w")
 
 
+async def test_a_worker_that_leaves_writes_the_newest_weights_last_and_keeps_them(tmp_path: Path) -> None:
+    """Would catch weights that make room for older ones as soon as they are written, since the worker that is about to
+    end still has them.
+    """
+    names = [f"w{index}" for index in range(8)]
+    async with Several(tmp_path, workers=2, max_file_bytes=15) as several:
+        place = await several.model("a")
+        for name in names:
+            await several.publish("a", name)
+        assert await several.model("b") != place
+        leaving = several.worker(place)
+        draining = asyncio.ensure_future(several.drain(place, 30.0))
+        await settle()
+        saves = [command.snapshot_id for command in leaving.commands if isinstance(command, SaveSnapshot)]
+        assert saves == names
+        newest = leaving.commands.pop()  # is told first
+        leaving.commands.insert(0, newest)
+        for _ in names:
+            await leaving.written()
+        await asyncio.wait_for(draining, 5.0)
+        assert several.calls.holds(names[-1])
+
+
+async def test_what_a_worker_used_counts_where_it_answers(tmp_path: Path) -> None:
+    """Would catch a sample that is paid for at each worker that began it, also by one that leaves and goes on."""
+    async with Several(tmp_path, workers=2) as several:
+        drawing = several.calls.send(sample("1"))
+        await settle()
+        place = "worker0" if several.worker("worker0").commands else "worker1"
+        lost, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
+        lost.tell(Spent(amounts=(Amount(ACCOUNT, "engine_seconds", 5.0, "1"),)))
+        await lost.lose("killed")
+        other.tell(Spent(amounts=(Amount(ACCOUNT, "engine_seconds", 2.0, "1"),)))
+        several.worker(place).tell(Spent(amounts=(Amount(ACCOUNT, "engine_seconds", 7.0, "1"),)))
+        await settle()
+        assert several.calls._meter.take() == {}
+        await other.done("1", drawn("1"))
+        await drawing
+        assert several.calls._meter.take() == {ACCOUNT: Usage(engine_seconds=2.0)}
+
+
 async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
     """Would catch one that is never given anything, and one that has the name of another."""
     async with Several(tmp_path, workers=2) as several:
@@ -540,6 +634,88 @@ async def test_a_worker_that_is_lost_while_it_leaves_is_not_made_again(tmp_path:
         assert other.ids(Sample) == ["1"]
         await other.done("1", drawn("1"))
         await drawing
+
+
+def begin_to_write(url: str) -> list[Path]:
+    """What a worker has on the disk in the midst of a write, and, should it go on, at its end."""
+    folder = Path(url.removeprefix("file://"))
+    paths = [folder, folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")]
+    for path in paths:
+        path.mkdir(parents=True)
+        (path / "weights").touch()
+    return paths
+
+
+async def test_a_save_under_way_stays_with_a_worker_that_is_drained(tmp_path: Path) -> None:
+    """Would catch a save that fails, is deleted before it is there, and then comes to be there for ever."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        leaving = several.worker(place)
+        saving = several.calls.send(save("1", "a", (tmp_path / "1").as_uri()))
+        canceled = several.calls.send(save("2", "a", (tmp_path / "2").as_uri()))
+        await settle()
+        draining = asyncio.ensure_future(several.drain(place, 30.0))
+        await settle()
+        assert not saving.done()
+        await leaving.fail("2", Failure(blame="user", kind="canceled", message="its model is gone"))
+        with pytest.raises(LostError, match="has left"):
+            await canceled
+        await leaving.done("1", {"written": 1.0})
+        assert await saving == {"written": 1.0}
+        await asyncio.wait_for(draining, 5.0)
+
+
+async def test_what_a_drained_worker_has_not_written_in_time_is_deleted(tmp_path: Path) -> None:
+    """Would catch folders that come to be there once they have been given up, and a worker's own, which stays."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        (tmp_path / place / "snapshots" / "w").mkdir(parents=True)
+        state, other = (tmp_path / "states" / uuid.uuid4().hex for _ in range(2))
+        saving = several.calls.send(save("1", "a", state.as_uri()))
+        await settle()
+        left = begin_to_write(state.as_uri())
+        others = begin_to_write(other.as_uri())
+        await asyncio.wait_for(several.drain(place, 0.0), 5.0)
+        with pytest.raises(LostError, match="has left"):
+            await saving
+        assert not any(path.exists() for path in left)
+        assert all(path.exists() for path in others), "which this worker did not write"
+        assert not (tmp_path / place).exists()
+
+
+async def test_what_a_lost_worker_was_writing_is_deleted(tmp_path: Path) -> None:
+    """Would catch parts of files that stay until the server is started again, and others that go with them."""
+    async with Several(tmp_path, workers=2) as several:
+        place = await several.model("a")
+        await several.publish("a", "w")
+        holder = several.worker(place)
+        saving = several.calls.send(save("1", "a", (tmp_path / "states" / "s").as_uri()))
+        moving = [several.calls.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(2)]
+        await settle()
+        (move,) = [command for command in holder.commands if isinstance(command, SaveSnapshot)]
+        left = [*begin_to_write((tmp_path / "states" / "s").as_uri()), *begin_to_write(move.url)]
+        await holder.lose("killed")
+        with pytest.raises(LostError, match="killed"):
+            await saving
+        while any(path.exists() for path in left):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        for each in moving:
+            each.cancel()
+
+
+async def test_a_worker_that_cannot_be_added_leaves_no_folder(tmp_path: Path) -> None:
+    """Would catch what one whose start failed has made, under a name that no other will have."""
+    async with Several(tmp_path, workers=2) as several:
+        plan = several.calls.add()
+        (tmp_path / plan.name).mkdir()
+        await asyncio.wait_for(several.drain("worker1", 0.0), 5.0)
+        several.cannot_start["worker3"] = ServiceError("no memory")
+        failing = several.calls.add()
+        (tmp_path / failing.name).mkdir()
+        while (tmp_path / failing.name).exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert failing.name not in [member.name for member in several.calls.members]
+        assert (tmp_path / plan.name).exists()
 
 
 async def test_calls_are_closed_while_weights_move(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from cookhouse.engine.contract import (
     SampledSequence,
     SampleOutput,
     SampleRequest,
+    Save,
     Saved,
     SaveSnapshot,
     Step,
@@ -160,6 +161,10 @@ def step(command_id: str, model_id: str) -> Step:
     return Step(command_id=command_id, account=ACCOUNT, model_id=model_id, adam=AdamStep(learning_rate=0.1))
 
 
+def save(command_id: str, model_id: str, url: str) -> Save:
+    return Save(command_id=command_id, account=ACCOUNT, model_id=model_id, url=url, form="state")
+
+
 def publish(model_id: str, snapshot_id: str) -> Publish:
     name = f"publish {snapshot_id}"
     return Publish(command_id=name, account=ACCOUNT, model_id=model_id, snapshot_id=snapshot_id)
@@ -186,9 +191,19 @@ def drawn(request_id: str) -> SampleOutput:
     return SampleOutput(request_id=request_id)
 
 
-def tokens(request_id: str, token: int) -> Tokens:
-    one = SampledSequence(tokens_T=np.array([token], np.int32), logprobs_T=np.zeros(1, np.float32), is_stopped=False)
-    return Tokens(command_id=request_id, output=SampleOutput(request_id=request_id, is_partial=True, sequences=[one]))
+def tokens(request_id: str, *newest: int | None) -> Tokens:
+    """A step, with the token that each sequence has of it, if any."""
+    sequences = [
+        SampledSequence(
+            tokens_T=np.array([] if token is None else [token], np.int32),
+            logprobs_T=np.zeros(0 if token is None else 1, np.float32),
+            is_stopped=False,
+        )
+        for token in newest
+    ]
+    return Tokens(
+        command_id=request_id, output=SampleOutput(request_id=request_id, is_partial=True, sequences=sequences)
+    )
 
 
 def forget(**what: tuple[str, ...]) -> Forget:

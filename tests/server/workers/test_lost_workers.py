@@ -158,6 +158,27 @@ def test_a_worker_is_drained_under_its_clients(tmp_path: Path, shape: Mapping[st
         assert train(new_trainer(client), 30) == expected
 
 
+def test_what_a_tenant_used_goes_by_no_loss_and_no_drain(tmp_path: Path) -> None:
+    """Would catch tokens that count again with each worker that takes a model over."""
+    with serving(tmp_path, TOGETHER, state_seconds=1e9) as server, server.client() as client:
+
+        def used(trainer: tinker.TrainingClient) -> int:
+            session_id = trainer.get_info().model_id.partition(":")[0]
+            (owner,) = {session.owner for session in server.host.service.sessions}
+            return server.host.service.metering.of_session(session_id, owner).trained_tokens
+
+        trainer = new_trainer(client)
+        train(trainer, 3)
+        expected = used(trainer)
+        server.kill(server.place_of(trainer))
+        train(trainer, 3)
+        assert used(trainer) == 2 * expected
+        place = server.place_of(trainer)
+        server.host.on_loop(lambda: server.host.service.workers.drain(place, 5.0))
+        train(trainer, 3)
+        assert used(trainer) == 3 * expected
+
+
 @pytest.mark.slow
 def test_without_a_journal_a_killed_worker_takes_its_own_models_alone(tmp_path: Path) -> None:
     """Would catch a loss that takes the models and the weights of every worker."""

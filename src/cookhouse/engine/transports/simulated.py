@@ -7,6 +7,7 @@ the worker sleeps.
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any, TypeVar
 
 from cookhouse.engine.contract import Command, Event, Failure, Lost, Up, WorkerOptions
@@ -22,8 +23,10 @@ MakeEngine = Callable[[Callable[[float], None]], Engine]
 class Simulated:
     """Implements `Worker`. It starts when its events are first asked for, on the event loop that asks."""
 
-    def __init__(self, make_engine: MakeEngine, options: WorkerOptions) -> None:
+    def __init__(self, make_engine: MakeEngine, options: WorkerOptions, *, write_seconds: float = 0.0) -> None:
+        """`write_seconds`: what the files of a save take, while the engine goes on."""
         self._make_engine = make_engine
+        self._write_seconds = write_seconds
         self._options = options
         self._outbox = Outbox()
         self._wake = asyncio.Event()
@@ -35,6 +38,9 @@ class Simulated:
         self._turn_seconds = 0.0
         self._life: asyncio.Task[None] | None = None
         self._is_stopping = False
+        self._writers: list[_Later] = []
+        self._end: BaseException | None = None
+        """What ended it while it wrote."""
 
     def submit(self, commands: Sequence[Command]) -> None:
         """See `Worker`."""
@@ -63,6 +69,8 @@ class Simulated:
             await self._pass_time()
             while not self._is_stopping:
                 self._wake.clear()
+                if self._end is not None:
+                    raise self._end
                 if loop.turn():
                     await self._pass_time()
                 else:
@@ -77,6 +85,9 @@ class Simulated:
             failure = Failure.of(error) if self._loop is None else None
             self._outbox.put([Lost(worker=self._options.worker, reason=str(error), failure=failure)])
             self._outbox.close()
+        finally:
+            for writer in self._writers:
+                writer.shutdown()
 
     def _open(self) -> Loop:
         engine = self._make_engine(self._spend)
@@ -86,7 +97,7 @@ class Simulated:
             tell=self._told.extend,
             wake=self._wake.set,
             clock=self._clock,
-            make_writer=lambda _name: _AtOnce(),
+            make_writer=self._make_writer,
         )
         up = Up(
             worker=self._options.worker,
@@ -97,6 +108,17 @@ class Simulated:
         self._told.append(up)
         loop.submit(self._early)
         return loop
+
+    def _make_writer(self, name: str) -> Executor:
+        if not self._write_seconds or name != "saves":  # for the others the engine waits where it stands
+            return _AtOnce()
+        writer = _Later(self._write_seconds, self._lose)
+        self._writers.append(writer)
+        return writer
+
+    def _lose(self, error: BaseException) -> None:
+        self._end = error
+        self._wake.set()
 
     def _spend(self, seconds: float) -> None:
         self._turn_seconds += seconds
@@ -126,3 +148,35 @@ class _AtOnce(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+class _Later(Executor):
+    """Does one thing after the other, each when its time is over; after `shutdown` nothing more."""
+
+    def __init__(self, seconds: float, lose: Callable[[BaseException], None]) -> None:
+        """`lose` is told what ends the whole worker."""
+        self._seconds = seconds
+        self._lose = lose
+        self._free_at = 0.0
+        self._is_shut_down = False
+
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
+        future: Future[_T] = Future()
+        loop = asyncio.get_running_loop()
+        self._free_at = max(self._free_at, loop.time()) + self._seconds
+        loop.call_at(self._free_at, self._do, future, partial(fn, *args, **kwargs))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        self._is_shut_down = True
+
+    def _do(self, future: Future[_T], work: Callable[[], _T]) -> None:
+        if self._is_shut_down:
+            return
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+        except BaseException as error:
+            self.shutdown()
+            self._lose(error)

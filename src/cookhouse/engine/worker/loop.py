@@ -114,10 +114,10 @@ class Loop:
 
     def _tell_all(self, events: Sequence[Event], *, is_idle: bool) -> None:
         now = self._clock()
-        has_answers = any(isinstance(event, Done | Failed) for event in events)
-        spent = None
-        if has_answers or is_idle or now - self._told_at >= _TELL_SECONDS:
+        if is_idle or now - self._told_at >= _TELL_SECONDS:
             self._told_at = now
             spent = self._work.meter.take()
+        else:
+            spent = self._work.meter.take({event.command_id for event in events if isinstance(event, Done | Failed)})
         if told := ([spent] if spent else []) + list(events):
             self._tell(told)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cookhouse.engine.contract import Account, Done, Event, Sample, SampleOutput, Tokens
+from cookhouse.engine.contract import Done, Event, Sample, SampleOutput, Tokens
 from cookhouse.engine.engine import Engine, SampleFailure
 from cookhouse.engine.worker.failing import failed
 from cookhouse.engine.worker.meter import Meter
@@ -23,9 +23,9 @@ class Samples:
         self._meter = meter
         self._running: dict[str, _Running] = {}
 
-    def accounts(self) -> Sequence[Account]:
-        """Of each sample under way."""
-        return [running.command.account for running in self._running.values()]
+    def commands(self) -> Sequence[Sample]:
+        """Those under way."""
+        return [running.command for running in self._running.values()]
 
     def start(self, engine: Engine, command: Sample, snapshot: Snapshot | None) -> None:
         """Hand a request to the engine; raises what the engine raises."""
@@ -67,8 +67,9 @@ class Samples:
         if isinstance(output, SampleFailure):
             return failed(command_id, output.error)
         account = running.command.account
-        self._meter.count(account, "prompt_tokens", running.command.request.prompt_T.size)
-        self._meter.count(account, "sampled_tokens", sum(sequence.tokens_T.size for sequence in output.sequences))
+        num_sampled = sum(sequence.tokens_T.size for sequence in output.sequences)
+        self._meter.count(account, "prompt_tokens", running.command.request.prompt_T.size, command_id)
+        self._meter.count(account, "sampled_tokens", num_sampled, command_id)
         return Done(command_id=command_id, output=output)
 
     def _end(self, command_id: str) -> _Running | None:

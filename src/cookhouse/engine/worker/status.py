@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import get_args
 
 from cookhouse.engine.contract import (
-    Account,
     MemoryUse,
     ModelCommand,
     RunningCommand,
@@ -17,6 +16,7 @@ from cookhouse.engine.contract import (
     WorkerStatus,
 )
 from cookhouse.engine.host_memory import resident_bytes
+from cookhouse.engine.worker.meter import Served
 from cookhouse.engine.worker.turns import Turn
 
 _MAX_NAMED = 16
@@ -34,12 +34,12 @@ class Status:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._present: tuple[Turn, Sequence[tuple[Account, int]], float] | None = None
+        self._present: tuple[Turn, Sequence[Served], float] | None = None
         """Turn, whom it serves, and since when."""
         self._counts: dict[TurnKind, TurnCount] = {kind: TurnCount(kind, 0, 0.0) for kind in get_args(TurnKind)}
 
     @contextmanager
-    def turn(self, turn: Turn, served: Sequence[tuple[Account, int]]) -> Iterator[Taken]:
+    def turn(self, turn: Turn, served: Sequence[Served]) -> Iterator[Taken]:
         """A turn is taken in the block."""
         taken, started_at = Taken(), self._clock()
         self._present = turn, served, started_at
@@ -71,10 +71,10 @@ class Status:
         )
 
 
-def _running(turn: Turn, served: Sequence[tuple[Account, int]]) -> tuple[tuple[RunningCommand, ...], int]:
+def _running(turn: Turn, served: Sequence[Served]) -> tuple[tuple[RunningCommand, ...], int]:
     """The first that a turn serves, and how many there are."""
     if turn.kind == "sample":
-        accounts = list(dict.fromkeys(account for account, _ in served))
+        accounts = list(dict.fromkeys(account for account, *_ in served))
         return tuple(RunningCommand(Sample.__name__, account, "") for account in accounts[:_MAX_NAMED]), len(served)
     named = tuple(
         RunningCommand(type(one).__name__, one.account, one.model_id if isinstance(one, ModelCommand) else "")

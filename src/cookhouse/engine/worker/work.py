@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from cookhouse.engine.contract import (
-    Account,
     Command,
     Create,
     Done,
@@ -28,7 +27,7 @@ from cookhouse.engine.contract import (
 from cookhouse.engine.engine import Engine
 from cookhouse.engine.worker.failing import canceled, failed
 from cookhouse.engine.worker.folders import Folders
-from cookhouse.engine.worker.meter import Meter
+from cookhouse.engine.worker.meter import Meter, Served
 from cookhouse.engine.worker.samples import Samples
 from cookhouse.engine.worker.saves import Saves
 from cookhouse.engine.worker.snapshots import Snapshot, Snapshots
@@ -94,12 +93,12 @@ class Work:
                 return command.request.snapshot_id in self._coming
         return False
 
-    def served(self, turn: Turn) -> Sequence[tuple[Account, int]]:
+    def served(self, turn: Turn) -> Sequence[Served]:
         """Whom a turn is about to serve, and by what weights they share its time. Errands are free."""
         if turn.kind == "sample":
-            return [(account, 1) for account in self.samples.accounts()]
+            return [(command.account, command.command_id, 1) for command in self.samples.commands()]
         is_free = turn.kind == "other"
-        return [] if is_free else [(command.account, num_tokens(command)) for command in turn.commands]
+        return [] if is_free else [_served(command) for command in turn.commands]
 
     def run(self, turn: Turn) -> Iterator[Event]:
         """Take a turn; what comes of it, in order."""
@@ -209,7 +208,7 @@ class Work:
                 yield failed(command.command_id, output)
                 continue
             kind: SpentKind = "scored_tokens" if command.request.forward_only else "trained_tokens"
-            self.meter.count(command.account, kind, num_tokens(command))
+            self.meter.count(command.account, kind, num_tokens(command), command.command_id)
             yield Done(command_id=command.command_id, output=output)
 
     def _publish(self, command: Publish) -> None:
@@ -279,3 +278,8 @@ class Work:
     def _take_dropped(self) -> Sequence[Event]:
         dropped, self._dropped = self._dropped, []
         return dropped
+
+
+def _served(command: Command) -> Served:
+    # The writer may answer a save before its turn is over.
+    return command.account, "" if isinstance(command, Save) else command.command_id, num_tokens(command)

@@ -35,6 +35,24 @@ class JournalFolders:
     def sampler(self, snapshot_id: str) -> Path:
         return self._samplers / snapshot_id
 
+    def new_sampler(self, snapshot_id: str) -> Path:
+        """Where published weights are to be written, each time another; `keep_sampler` gives them their name."""
+        return self._samplers / f".{snapshot_id}.{uuid.uuid4().hex}"
+
+    def keep_sampler(self, snapshot_id: str, written: Path) -> None:
+        """Give weights their name that were written whole, or delete them where it is taken: they are the same.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        try:
+            written.rename(self.sampler(snapshot_id))
+        except OSError:
+            if not self.sampler(snapshot_id).exists():
+                raise
+            self.delete(written)
+        sync(self._samplers)
+
     def load(self, load_id: str) -> Path:
         return self._loads / load_id
 

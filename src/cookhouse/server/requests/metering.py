@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from cookhouse.engine.contract import Account
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.store.store import Store
@@ -31,9 +32,13 @@ class Metering:
     def of_session(self, session_id: str, owner: str) -> Usage:
         """What a session has used, also one that has ended; nothing where it is another tenant's."""
         self.flush()
-        return self._store.session_usage(session_id, owner)
+        held = self._meter.held().get(Account(owner, session_id), Usage())
+        return self._store.session_usage(session_id, owner) + held
 
     def by_owner(self) -> Mapping[str, Usage]:
         """What each tenant has used, since there is a store."""
         self.flush()
-        return self._store.usage_by_owner()
+        used = dict(self._store.usage_by_owner())
+        for account, usage in self._meter.held().items():
+            used[account.owner] = used.get(account.owner, Usage()) + usage
+        return used

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cookhouse.engine.contract import (
     Account,
+    Amount,
     CanceledError,
     Command,
     Create,
@@ -31,17 +32,20 @@ from cookhouse.engine.contract import (
     Output,
     Room,
     Sample,
+    Save,
+    SaveSnapshot,
     Spent,
     Tokens,
     Up,
 )
 from cookhouse.errors import CookhouseError
-from cookhouse.server.refusals import error_of
+from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.sequencer.dispatch import Dispatch
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
 from cookhouse.server.workers.creations import Creation
 from cookhouse.server.workers.leaving import Gone, leaver
+from cookhouse.server.workers.leftovers import delete
 from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
 from cookhouse.server.workers.news import News
@@ -51,6 +55,8 @@ from cookhouse.server.workers.weights import Weights
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
+_LEAVE_SECONDS = 1.0
+"""For a worker to end that has nothing left to do, or no more time for it."""
 _MOVES = "moves"
 
 
@@ -77,7 +83,8 @@ class Calls:
         """Told when a worker may have room that had none."""
         self._max_losses = max_losses
         self._on_lost = on_lost
-        self._roster = Roster(plans, self._member, self._remove)
+        self._folder = folder
+        self._roster = Roster(plans, self._member, self._remove, self._end)
         self.members = self._roster.members
         self._calls: dict[str, Call] = {}
         """All that have no answer, also those that are with no worker yet."""
@@ -99,14 +106,20 @@ class Calls:
         """See `Roster`."""
         return await self._roster.close(seconds)
 
-    def send(self, command: Command, on_tokens: OnTokens | None = None) -> asyncio.Future[Output]:
-        """Submit a command after those submitted before it.
+    def send(
+        self, command: Command, on_tokens: OnTokens | None = None, *, spent: list[Amount] | None = None
+    ) -> asyncio.Future[Output]:
+        """Submit a command after those submitted before it. What the worker used that answers it is put into `spent`,
+        where that is given, else it is counted.
 
         The future raises `InputError` where the caller is to blame, `LostError` where the worker was lost, and another
         `ServiceError` where the worker failed.
         """
         answer: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
         call = Call(command=command, answer=answer, on_tokens=on_tokens)
+        if spent is not None:
+            call.spent = spent
+            call.is_counted = False
         self._calls[command.command_id] = call
         waiting = self._weights.note_file(command) if isinstance(command, Fetch) else ()
         for each in (call, *waiting):
@@ -127,9 +140,8 @@ class Calls:
         for snapshot_id in command.snapshot_ids:
             self.give_up(snapshot_id)
             self._weights.forget(snapshot_id)
-            for member in told:
-                member.snapshots.discard(snapshot_id)
-                member.evicted.discard(snapshot_id)
+            for member in self.members:
+                member.drop(snapshot_id)
         if command.model_ids:
             self.room_news.tell()
         for model_id in command.model_ids:
@@ -196,20 +208,21 @@ class Calls:
         return member
 
     async def empty(self, member: Member, seconds: float) -> None:
-        """Have others go on with the models of a worker that leaves, and end it when its samples are drawn, or after so
-        many seconds; what is left then is drawn again by others.
+        """Have others go on with the models of a worker that leaves, and end it when its samples are drawn and files
+        written, or after so many seconds; what is left then is drawn again by others, and deleted.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         await self._transfers.rescue(member, deadline)
         model_ids = self._placement.models_of(member)
-        left = [call for call in member.calls.values() if isinstance(call.command, ModelCommand)]
+        of_models = [call for call in member.calls.values() if isinstance(call.command, ModelCommand)]
+        left = [call for call in of_models if not isinstance(call.command, Save)]
         self._depart(member, self._left_behind(member), left)
         member.submit(Forget(command_id="", account=Account("", ""), model_ids=tuple(model_ids)))
         while member.calls and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
         self._remove(member)
-        await member.close(max(1.0, deadline - loop.time()))
+        await self._end(member, max(_LEAVE_SECONDS, deadline - loop.time()))
 
     def _left_behind(self, member: Member) -> Gone:
         """What goes with a worker that leaves."""
@@ -228,6 +241,12 @@ class Calls:
         self.members.remove(member)
         self._depart(member, self._left_behind(member), list(member.calls.values()))
         member.snapshots.clear()  # its memory goes with it
+
+    async def _end(self, member: Member, seconds: float) -> None:
+        """End a worker that was removed, and delete its folder: no other will have its name."""
+        await member.close(seconds)
+        if self._folder is not None:
+            await asyncio.to_thread(delete, self._folder / member.plan.name)
 
     def _member(self, plan: WorkerPlan) -> Member:
         return Member(
@@ -267,17 +286,30 @@ class Calls:
                 if command_id in member.calls:
                     member.calls[command_id].tell(output)
             case Spent(amounts=amounts):
-                self._meter.count(amounts)
+                self._note_spent(member, amounts)
             case Room():
                 member.note_room(event)
                 self.room_news.tell()
             case Evicted(snapshot_id=snapshot_id):
                 self._note_evicted(member, snapshot_id)
 
+    def _note_spent(self, member: Member, amounts: Sequence[Amount]) -> None:
+        """Put what was used to its command: only the worker that answers one is counted. The rest counts at once."""
+        self._meter.recent.count(amounts)
+        self._meter.count([amount for amount in amounts if not amount.command_id])
+        for amount in amounts:
+            if amount.command_id in member.calls:
+                member.calls[amount.command_id].spent.append(amount)
+
+    def _count(self, call: Call) -> None:
+        if call.is_counted:
+            self._meter.count(call.spent)
+
     def _pop(self, member: Member, command_id: str) -> Call | None:
         call = member.pop(command_id)
         if call is not None:
             self._calls.pop(command_id, None)
+            self._count(call)
         return call
 
     def _settle(self, call: Call) -> None:
@@ -291,6 +323,9 @@ class Calls:
         call = member.pop(command_id)
         if call is None:
             return
+        if member.is_leaving and isinstance(call.command, Save) and isinstance(error, CanceledError):
+            # With its model, which others go on with.
+            error = LostError(f"the engine was lost: {member.name} has left")
         if isinstance(error, NoMemoryError):
             member.note_refusal(call.command)
         if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
@@ -310,14 +345,14 @@ class Calls:
                 self._placement.drop_models([call.command.model_id])
         self._calls.pop(command_id, None)
         self._settle(call)
+        self._count(call)
         call.fail(error)
 
     def _note_evicted(self, member: Member, snapshot_id: str) -> None:
         _log.info("weights of a sampling client were dropped: %s", snapshot_id)
         is_elsewhere = any(snapshot_id in one.snapshots for one in self.members if one is not member)
         if is_elsewhere or self._weights.fetch(snapshot_id) is not None:
-            member.snapshots.discard(snapshot_id)
-            member.evicted.add(snapshot_id)
+            member.note_dropped(snapshot_id)
 
     def _note_lost(self, member: Member, reason: str) -> None:
         """Fail what cannot be done again, and submit the rest to other workers, or the next one."""
@@ -342,6 +377,8 @@ class Calls:
         self._on_lost(gone)
         for call in left:
             member.pop(call.command.command_id)
+            if isinstance(call.command, Save | SaveSnapshot):
+                member.unanswered.append(call.command.url)
         again: list[Call] = []
         over: list[Call] = []
         for call in left:
@@ -349,7 +386,8 @@ class Calls:
         for call in (*over, *behind):
             self._dispatch.lose(call, f"the engine was lost: {gone.reason}")
         for call in sorted(again, key=lambda call: isinstance(call.command, Sample)):
-            call.num_to_skip = call.num_told
+            call.streamed.begin_again()
+            call.spent.clear()
             self._dispatch.place(call)
 
     def _can_be_repeated(self, call: Call) -> bool:

@@ -1,11 +1,17 @@
-"""Counting what sessions use: workers tell it, and whoever writes it down takes what has been counted."""
+"""Counting what sessions use: workers tell it, and whoever writes it down takes what has been counted.
+
+A request may run more than once, since its worker was lost, or left, or the server was: it counts once. What it used is
+held until it cannot run again, and not written down before: another server that runs it again counts it then.
+"""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cookhouse.engine.contract import Account, Amount
 from cookhouse.server.sequencer.recent import RecentUse
 from cookhouse.server.store.usage import Usage
+
+Counts = dict[Account, Usage]
 
 
 class Meter:
@@ -13,16 +19,40 @@ class Meter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counted: dict[Account, Usage] = {}
+        self._counted: Counts = {}
+        self._held: dict[str, Sequence[Amount]] = {}
+        """By request that may run again."""
         self.recent = RecentUse()
 
-    def count(self, amounts: Sequence[Amount]) -> None:
-        """Add what a worker says was used. From one thread."""
-        self.recent.count(amounts)
+    def count(self, amounts: Iterable[Amount]) -> None:
+        """Add what was used."""
         with self._lock:
-            for account, kind, amount in amounts:
-                used = Usage(**{kind: amount if kind == "engine_seconds" else int(amount)})  # type: ignore[arg-type]
-                self._counted[account] = self._counted.get(account, Usage()) + used
+            _add(self._counted, amounts)
+
+    def hold(self, request_id: str, amounts: Sequence[Amount]) -> None:
+        """Count what a request used, unless it has run before."""
+        with self._lock:
+            self._held.setdefault(request_id, amounts)
+
+    def settle(self, request_ids: Iterable[str]) -> None:
+        """Have requests counted for good: they will not run again."""
+        with self._lock:
+            for request_id in request_ids:
+                _add(self._counted, self._held.pop(request_id, ()))
+
+    def let_go(self, request_ids: Iterable[str]) -> None:
+        """Forget requests that another server runs again."""
+        with self._lock:
+            for request_id in request_ids:
+                self._held.pop(request_id, None)
+
+    def held(self) -> Mapping[Account, Usage]:
+        """What requests used that may run again."""
+        held: Counts = {}
+        with self._lock:
+            for amounts in self._held.values():
+                _add(held, amounts)
+        return held
 
     def take(self) -> Mapping[Account, Usage]:
         """What was counted since the last time."""
@@ -35,3 +65,9 @@ class Meter:
         with self._lock:
             for account, usage in taken.items():
                 self._counted[account] = self._counted.get(account, Usage()) + usage
+
+
+def _add(counts: Counts, amounts: Iterable[Amount]) -> None:
+    for account, kind, amount, _ in amounts:
+        used = Usage(**{kind: amount if kind == "engine_seconds" else int(amount)})  # type: ignore[arg-type]
+        counts[account] = counts.get(account, Usage()) + used

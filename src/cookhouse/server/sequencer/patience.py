@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from cookhouse.engine.contract import Create, Load, NoMemoryError, Output
+from cookhouse.engine.contract import Amount, Create, Load, NoMemoryError, Output
 from cookhouse.server.refusals import DiskError
 from cookhouse.server.sequencer.calls import Calls
 
@@ -32,7 +32,7 @@ class Patience:
         """What a model waits for, with figures; None: it does not."""
         return self._words.get(model_id)
 
-    async def send(self, command: Create | Load, check: Callable[[], None]) -> Output:
+    async def send(self, command: Create | Load, check: Callable[[], None], spent: list[Amount]) -> Output:
         """Have some worker make a model, however long it takes until one can. `check` raises why it need not be made
         any more.
 
@@ -43,7 +43,7 @@ class Patience:
         try:
             while True:
                 try:
-                    output = await self._calls.send(command)
+                    output = await self._calls.send(command, spent=spent)
                 except (NoMemoryError, DiskError) as error:
                     check()
                     self._note(command.model_id, str(error))

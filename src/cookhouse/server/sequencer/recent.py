@@ -22,7 +22,7 @@ class RecentUse:
         if not self._seconds or self._seconds[-1][0] != second:
             self._seconds.append((second, defaultdict(float)))
         counted = self._seconds[-1][1]
-        for account, kind, amount in amounts:
+        for account, kind, amount, _ in amounts:
             counted[account.owner, kind] += amount
 
     def rates(self) -> Mapping[str, Mapping[str, float]]:

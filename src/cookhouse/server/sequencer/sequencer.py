@@ -28,6 +28,7 @@ from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.history import History
+from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.order import ModelOrder, SeenIds, Taken
 from cookhouse.server.sequencer.patience import Patience
 from cookhouse.server.sequencer.queues import Job, Queue, QueueLength
@@ -50,12 +51,14 @@ class Sequencer:
         settings: Settings,
         calls: Calls,
         held: HeldBytes,
+        meter: Meter,
         *,
         commit: GroupCommit | None = None,
         states: States | None = None,
         is_shared: bool = False,
     ) -> None:
         """`commit` and `states` None: there is no journal. `is_shared`: other servers may take the models over."""
+        self._meter = meter
         self._futures = futures
         self._settings = settings
         self._calls = calls
@@ -185,8 +188,9 @@ class Sequencer:
                 queue.history.finish(name)
             return
 
-    def drop_model(self, model: Model) -> Sequence[Future]:
+    def drop_model(self, model: Model, *, has_ended: bool = True) -> Sequence[Future]:
         """Forget a model, here and in the engine; the futures that wait are returned, for the caller to finish.
+        `has_ended`: nobody else goes on with it.
 
         What is with the engine ends as it says: what has begun is done, the rest is canceled.
         """
@@ -197,6 +201,7 @@ class Sequencer:
             return ()
         if queue.timer is not None:
             queue.timer.cancel()
+        (self._meter.settle if has_ended else self._meter.let_go)(queue.history.ran)
         waiting = queue.order.drain()
         for job in waiting:
             self._finish_job(queue, job)
@@ -266,16 +271,25 @@ class Sequencer:
             # Else it runs again already, or ended while it did, and what it needed here may be gone since.
             is_last = queue.history.num_moves == num_moves and not queue.is_over(job)
             if is_last or job.entry is None or queue.model.is_dropped:
+                self._count(queue, job, turn)
                 told = _told(queue.model, error)
                 self._check_repeated(queue.model, job, told)
                 await self._fail_job(queue, job, told)
         else:
             queue.history.count(turn.sent_at, turn.answered_at)
+            self._count(queue, job, turn)
             self._finish(queue, job, result)
         finally:
             self._pending_bytes[queue.model.owner] -= job.num_bytes
             self._finish_job(queue, job)
             end_turn()
+
+    def _count(self, queue: Queue, job: Job, turn: Turn) -> None:
+        """Count what a request used, the first time that it has run."""
+        if self._commit is None:
+            self._meter.count(turn.spent)
+        elif job.entry is not None and job.entry.request_id in queue.history.ran and not queue.model.is_dropped:
+            self._meter.hold(job.entry.request_id, turn.spent)
 
     async def _note_turn(self, queue: Queue, taken: Taken[Job]) -> None:
         """Write down which request runs now, where a replay would not know."""
@@ -313,6 +327,7 @@ class Sequencer:
         if self._commit is not None and job.entry is not None and is_kept and not is_told:
             assert job.future is not None
             queue.history.finish(job.entry.request_id)
+            self._meter.settle([job.entry.request_id])
             job.future.is_stored = True
             finish = FinishEntry(answer_of(job.future, result))
             try:
@@ -336,6 +351,7 @@ class Sequencer:
         if self._commit is None or job.entry is None or job.changes_model or queue.model.is_dropped:
             return
         queue.history.finish(job.entry.request_id)
+        self._meter.settle([job.entry.request_id])
         if job.future is None or job.future.result is None:
             self._commit.later(DropEntry(job.entry.request_id, job.entry.position))
         else:

@@ -26,13 +26,15 @@ from cookhouse.engine.contract import (
     SaveSnapshot,
     Step,
 )
+from cookhouse.engine.worker.folders import shared_folder
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.server.journal import Answer, DropAnswers, GroupCommit, PutState, SetSamplerFile, State
 from cookhouse.server.journal.folders import JournalFolders
-from cookhouse.server.refusals import LeaseLostError, LostError
+from cookhouse.server.refusals import DiskError, LeaseLostError, LostError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.history import Coming, History
+from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.order import SeenIds
 from cookhouse.server.sessions.sessions import Model, Snapshot
 from cookhouse.server.settings import Settings
@@ -63,7 +65,7 @@ class _Saving:
     answer: "asyncio.Future[Output]"
     published: Mapping[str, Snapshot]
     """Weights of samplers before it, which have files from then on."""
-    files: "Sequence[asyncio.Future[Output]]"
+    files: "Mapping[str, asyncio.Future[Output]]"
     """The answers of those that have none yet."""
 
 
@@ -71,8 +73,16 @@ class States:
     """Lives on the event loop."""
 
     def __init__(
-        self, *, calls: Calls, commit: GroupCommit, folders: JournalFolders, futures: Futures, settings: Settings
+        self,
+        *,
+        calls: Calls,
+        commit: GroupCommit,
+        folders: JournalFolders,
+        futures: Futures,
+        meter: Meter,
+        settings: Settings,
     ) -> None:
+        self._meter = meter
         self._calls = calls
         self._commit = commit
         self._folders = folders
@@ -117,11 +127,11 @@ class States:
             began_at=time.monotonic(),
             answer=self._calls.send(save),
             published=dict(history.published),
-            files=[
-                self._calls.send(self._filing(model, snapshot_id))
+            files={
+                snapshot_id: self._calls.send(self._filing(model, snapshot_id))
                 for snapshot_id in history.published
                 if not self._folders.sampler(snapshot_id).exists()
-            ],
+            },
         )
         task = asyncio.ensure_future(self._keep(saving))
         self._tasks.add(task)
@@ -167,6 +177,7 @@ class States:
             ]
             history.state = state
             history.remove(covered)
+            self._meter.settle(covered)
         finally:
             history.is_saving, history.coming = False, None
         if model.is_dropped:  # its session has not known of these
@@ -217,8 +228,8 @@ class States:
         Raises:
             ServiceError: something could not be written.
         """
-        saved, *others = await asyncio.gather(saving.answer, *saving.files, return_exceptions=True)
-        sizes = await asyncio.to_thread(self._folders.sampler_bytes, saving.published)
+        saved, *others = await asyncio.gather(saving.answer, *saving.files.values(), return_exceptions=True)
+        sizes = await asyncio.to_thread(self._keep_samplers, dict(zip(saving.files, others, strict=True)), saving)
         for snapshot_id, num_bytes in sizes.items():  # also where the state has failed: a file is written once
             if not saving.published[snapshot_id].has_file and not saving.model.is_dropped:
                 self.note_file(saving.published[snapshot_id], num_bytes)
@@ -229,6 +240,16 @@ class States:
                 raise output
         assert isinstance(saved, Saved)
         return saved
+
+    def _keep_samplers(self, written: Mapping[str, Output | BaseException], saving: _Saving) -> Mapping[str, int]:
+        """Name the weights that were written; what all that have files take. Blocking."""
+        try:
+            for snapshot_id, output in written.items():
+                if isinstance(output, Saved) and (folder := shared_folder(output.url)) is not None:
+                    self._folders.keep_sampler(snapshot_id, folder)
+            return self._folders.sampler_bytes(saving.published)
+        except OSError as error:
+            raise DiskError(error.strerror or str(error)) from error
 
     async def _finished(self, covered: Sequence[str]) -> None:
         """Wait until all of these requests have their results. Raises ServiceError: the server stops before."""
@@ -265,10 +286,11 @@ class States:
         from, nor the newest.
         """
         total = sum(num_bytes for _, num_bytes in self._files)
+        sampled = self._calls.sampled()
         for snapshot, num_bytes in list(self._files)[:-1]:
             if total <= self._settings.max_snapshot_file_bytes:
                 return
-            if snapshot.snapshot_id in self._calls.sampled() or (snapshot, num_bytes) not in self._files:
+            if snapshot.snapshot_id in sampled or (snapshot, num_bytes) not in self._files:
                 continue
             self._files.remove((snapshot, num_bytes))
             total -= num_bytes
@@ -278,6 +300,7 @@ class States:
                 snapshot.lose("and its file made room for newer ones")
             await self._commit.commit(SetSamplerFile(snapshot.sampler_id, has_file=False))
             await asyncio.to_thread(self._folders.delete, self._folders.sampler(snapshot.snapshot_id))
+            sampled = self._calls.sampled()  # more may have begun meanwhile
 
     def forget(self, snapshots: Sequence[Snapshot]) -> None:
         """Count files no longer, which are deleted with their session."""
@@ -285,7 +308,7 @@ class States:
         self._files = deque(one for one in self._files if one[0].snapshot_id not in gone)
 
     def _filing(self, model: Model, snapshot_id: str) -> SaveSnapshot:
-        url = self._folders.sampler(snapshot_id).as_uri()
+        url = self._folders.new_sampler(snapshot_id).as_uri()
         return SaveSnapshot(**_identity(model), snapshot_id=snapshot_id, url=url)
 
     def _fetch(self, snapshot: Snapshot) -> Fetch:

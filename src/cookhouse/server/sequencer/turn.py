@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from cookhouse.engine.contract import Create, Load, ModelCommand, Output
+from cookhouse.engine.contract import Amount, Create, Load, ModelCommand, Output
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import LostError
 from cookhouse.server.sequencer.calls import Calls
@@ -36,6 +36,8 @@ class Turn:
         self.sent_at: float | None = None
         self.answered_at: float | None = None
         """When the worker was done with it; on the clock of `time.monotonic`."""
+        self.spent: list[Amount] = []
+        """What the worker used for it."""
 
     async def send(self, command: ModelCommand) -> Output:
         """Submit the command, and wait for its answer.
@@ -47,13 +49,13 @@ class Turn:
         self._check()
         if self._patience is not None and isinstance(command, Create | Load):
             # The next one of the model has its turn once there is a model: it may take long.
-            output = await self._patience.send(command, self._check)
+            output = await self._patience.send(command, self._check, self.spent)
             self.sent_at = self.answered_at = time.monotonic()
             self._on_sent(command)
             self._end()
             return output
         self.sent_at = time.monotonic()
-        answer = self._calls.send(command)
+        answer = self._calls.send(command, spent=self.spent)
         self._on_sent(command)
         self._end()
         output = await answer

@@ -4,7 +4,18 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cookhouse.engine.contract import Account, Command, Forget, NoMemoryError, Output, Pass, Sample, SampleOutput
+from cookhouse.engine.contract import (
+    Account,
+    Amount,
+    Command,
+    Forget,
+    NoMemoryError,
+    Output,
+    Pass,
+    Sample,
+    SampleOutput,
+)
+from cookhouse.server.workers.streamed import Streamed
 
 OnTokens = Callable[[SampleOutput], None]
 _UNBOUNDED_TOKENS = 1024
@@ -18,14 +29,15 @@ class Call:
     on_tokens: OnTokens | None = None
     worker: str | None = None
     """The worker that it is with; None: it waits for weights, or for a place."""
-    num_told: int = 0
-    """Steps of a streamed sample that its client has."""
-    num_to_skip: int = 0
-    """Of these, those that the present worker tells again."""
+    streamed: Streamed = field(default_factory=Streamed)
     num_losses: int = 0
     """Workers that ended before they answered."""
     makes_model: bool = False
     """Whether there is no model unless it is done."""
+    spent: list[Amount] = field(default_factory=list)
+    """What the present worker has used for it."""
+    is_counted: bool = True
+    """Whether that is counted when it is answered; else who sent it does so."""
     refusals: dict[str, str] = field(default_factory=dict)
     """What workers said that have no memory for it, by name."""
 
@@ -35,14 +47,10 @@ class Call:
         return NoMemoryError(f"no worker has room: {said}")
 
     def tell(self, output: SampleOutput) -> None:
-        """Hand on a step of a streamed sample, once."""
-        if self.on_tokens is None:
-            return
-        if self.num_to_skip:
-            self.num_to_skip -= 1
-            return
-        self.num_told += 1
-        self.on_tokens(output)
+        """Hand on what of a streamed sample is new in a step."""
+        newest = None if self.on_tokens is None else self.streamed.newest(output)
+        if self.on_tokens is not None and newest is not None:
+            self.on_tokens(newest)
 
     def finish(self, output: Output) -> None:
         if not self.answer.done():

@@ -24,11 +24,13 @@ from cookhouse.engine.contract import (
     Room,
     Sample,
     Up,
+    Url,
     Worker,
 )
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
 from cookhouse.server.workers.call import Call, num_tokens
+from cookhouse.server.workers.leftovers import delete_written
 from cookhouse.server.workers.life import WorkerLife
 from cookhouse.server.workers.needs import Need
 from cookhouse.server.workers.plans import WorkerPlan
@@ -76,6 +78,8 @@ class Member:
         """Weights that it has dropped, or could not read, and others have."""
         self.num_tokens = 0
         """Of the commands that are with it."""
+        self.unanswered: list[Url] = []
+        """Folders that it was writing when that was taken from it; deleted once it has ended."""
         self.room: Room | None = None
         """As it told last; None: it is not up."""
         self._num_bytes: dict[str, int] = {}
@@ -125,6 +129,7 @@ class Member:
             await asyncio.wait([self._reader], timeout=seconds)
             self._reader.cancel()
             await asyncio.wait([self._reader])
+        await self._delete_unanswered()
         return is_closed
 
     def put(self, call: Call) -> None:
@@ -200,8 +205,19 @@ class Member:
 
     def forget_snapshot(self, account: Account, snapshot_id: str) -> None:
         """Have it forget weights that it was told of."""
-        self.snapshots.discard(snapshot_id)
+        self.drop(snapshot_id)
         self.submit(Forget(command_id="", account=account, snapshot_ids=(snapshot_id,)))
+
+    def drop(self, snapshot_id: str) -> None:
+        """Remember nothing of weights."""
+        for names in (self.snapshots, self.fetched, self.evicted):
+            names.discard(snapshot_id)
+
+    def note_dropped(self, snapshot_id: str) -> None:
+        """It has weights no more, and others may have them; those that were forgotten meanwhile stay so."""
+        if snapshot_id in self.snapshots:
+            self.drop(snapshot_id)
+            self.evicted.add(snapshot_id)
 
     def knows(self, command: Forget) -> bool:
         """Whether it has anything of what is to be forgotten, beside models."""
@@ -310,6 +326,12 @@ class Member:
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.close(_END_SECONDS)
+        await self._delete_unanswered()
+
+    async def _delete_unanswered(self) -> None:
+        urls, self.unanswered = self.unanswered, []
+        if urls:
+            await asyncio.to_thread(delete_written, urls)
 
     @property
     def in_words(self) -> str:

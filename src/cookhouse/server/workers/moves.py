@@ -1,10 +1,11 @@
 """Files of weights on their way between workers: written by one that has them in memory, read by others."""
 
-import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from cookhouse.engine.contract import Fetch
+from cookhouse.engine.contract import Fetch, Url
+from cookhouse.server.workers.leftovers import delete_written
 
 
 class Moves:
@@ -19,11 +20,12 @@ class Moves:
     def __len__(self) -> int:
         return len(self._files)
 
-    def url(self, snapshot_id: str) -> str:
-        """Where a file is written. The identity is the server's own. What a lost worker has left there goes."""
+    def url(self, snapshot_id: str) -> Url:
+        """Where a file is written, each time another: a worker that leaves may still write the one before. The identity
+        is the server's own.
+        """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.drop(snapshot_id)
-        return (self._folder / snapshot_id).absolute().as_uri()
+        return (self._folder / f"{snapshot_id}.{uuid.uuid4().hex}").absolute().as_uri()
 
     def fetch(self, snapshot_id: str) -> Fetch | None:
         """What reads a file."""
@@ -34,9 +36,10 @@ class Moves:
         self._files[fetch.snapshot_id] = fetch, num_bytes
 
     def drop(self, snapshot_id: str) -> None:
-        """Delete a file, or what there is of one."""
-        self._files.pop(snapshot_id, None)
-        shutil.rmtree(self._folder / snapshot_id, ignore_errors=True)
+        """Delete a file, if there is one."""
+        found = self._files.pop(snapshot_id, None)
+        if found is not None:
+            delete_written([found[0].url])
 
     @property
     def is_full(self) -> bool:

@@ -25,9 +25,9 @@ class WorkerPlan:
     index: int = 0
     """Its number among all that the server has had."""
     part: int = 0
-    """Which part of the machine it takes, below `num_sharing`."""
+    """Which part of the machine it takes; from `num_sharing` on: what the others leave over."""
     num_sharing: int = 1
-    """Workers that share a machine, each with its part of cores and memory."""
+    """Parts of a machine's cores and memory: as many as the workers that the server was started with."""
     trains: bool = True
     samples: bool = True
 
@@ -62,7 +62,8 @@ def plans_of(
 
 def next_plan(plans: Sequence[WorkerPlan], index: int, kind: Kind | None = None) -> WorkerPlan:
     """Of a worker that is added to others, with a number that none has had, and the part of the machine of one that
-    left, if there is any. Of no `kind`, it does both, or samples where these are apart.
+    left; where none has, one beyond theirs, which are as large as they were. Of no `kind`, it does both, or samples
+    where these are apart.
 
     Raises:
         InputError: there are as many as there may be, or none that would leave work to one of this kind.
@@ -77,7 +78,7 @@ def next_plan(plans: Sequence[WorkerPlan], index: int, kind: Kind | None = None)
         raise InputError(f"the server's workers train and sample, so that a {kind} is not added; add a worker")
     taken = {plan.part for plan in plans}
     part = next(part for part in range(len(plans) + 1) if part not in taken)
-    return _plan(index, part, len(plans) + 1, kind)
+    return _plan(index, part, plans[0].num_sharing, kind)
 
 
 def worker_options(settings: Settings, state_dir: Path, plan: WorkerPlan = WorkerPlan()) -> WorkerOptions:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from cookhouse.engine.contract import Up
@@ -19,12 +19,14 @@ class Roster:
         plans: Sequence[WorkerPlan],
         make_member: Callable[[WorkerPlan], Member],
         on_failed: Callable[[Member], None],
+        end: Callable[[Member, float], Awaitable[None]],
     ) -> None:
-        """`on_failed` is told of one that was added, and cannot be started."""
+        """`on_failed` is told of one that was added, and cannot be started; `end` closes it."""
         self.members = [make_member(plan) for plan in plans]
         """One list, which they come to and leave."""
         self._make_member = make_member
         self._on_failed = on_failed
+        self._end = end
         self._next_index = 1 + max(plan.index for plan in plans)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -87,4 +89,4 @@ class Roster:
             if member in self.members:  # it was not drained meanwhile
                 _log.error("%s could not be started: %s", member.name, words_of(error))
                 self._on_failed(member)
-            await member.close(_END_SECONDS)
+            await self._end(member, _END_SECONDS)

@@ -73,12 +73,12 @@ class Transfers:
     async def rescue(self, member: Member, deadline: float) -> None:
         """Write what no worker has that stays; wait until that is done, or has failed, or until `deadline`."""
         staying = [one for one in self._members if not one.is_leaving]
-        names = self._weights.only_at(member, staying) & self._weights.shapes.keys()
+        names = [name for name in self._weights.only_at(member, staying) if name in self._weights.shapes]
         for snapshot_id in names:
             if snapshot_id not in self._moving:
                 self._move(snapshot_id, member)
         loop = asyncio.get_running_loop()
-        while not names.isdisjoint(self._moving) and loop.time() < deadline:  # noqa: ASYNC110
+        while not self._moving.keys().isdisjoint(names) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _fetch(self, member: Member, fetch: Fetch) -> None:
@@ -91,8 +91,7 @@ class Transfers:
             error = None if done.cancelled() else done.exception()
             if error is not None and not isinstance(error, LostError):
                 # Not forgotten there: the samples behind it are yet to be told what failed.
-                member.snapshots.discard(fetch.snapshot_id)
-                member.evicted.add(fetch.snapshot_id)
+                member.note_dropped(fetch.snapshot_id)
 
         answer.add_done_callback(look)
 
@@ -111,11 +110,8 @@ class Transfers:
             error = done.exception()
             if error is None:
                 self._note(snapshot_id, shape, done.result())
-            else:
-                moves.drop(snapshot_id)
             if isinstance(error, InputError):  # they were dropped
-                holder.snapshots.discard(snapshot_id)
-                holder.evicted.add(snapshot_id)
+                holder.note_dropped(snapshot_id)
             for call in waiting:
                 self._go_on(call, error)
 

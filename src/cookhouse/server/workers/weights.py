@@ -65,7 +65,8 @@ class Weights:
         none any more, no other file has them, and their model has published no newer ones.
         """
         origin, model_id = self._origins[snapshot_id]
-        is_elsewhere = snapshot_id in origin.snapshots or snapshot_id in self._fetches
+        stays = snapshot_id in origin.snapshots and not origin.is_leaving
+        is_elsewhere = stays or snapshot_id in self._fetches
         return not is_elsewhere and self._newest.get(model_id) == snapshot_id
 
     def note_file(self, fetch: Fetch) -> Sequence[Call]:
@@ -106,10 +107,12 @@ class Weights:
         if self.moves is not None and self.moves.fetch(snapshot_id) is not None:
             self.moves.drop(snapshot_id)
 
-    def only_at(self, member: Member, members: Iterable[Member]) -> frozenset[str]:
-        """Weights that go with a worker: in no file, and with no other."""
+    def only_at(self, member: Member, members: Iterable[Member]) -> Sequence[str]:
+        """Weights that go with a worker, in no file and with no other: in the order of their publication."""
         others: set[str] = set().union(*(one.snapshots for one in members if one is not member))
-        return frozenset(name for name in member.snapshots - others if self.fetch(name) is None)
+        names = [name for name in member.snapshots - others if self.fetch(name) is None]
+        places = {name: place for place, name in enumerate(self.shapes)}
+        return sorted(names, key=lambda name: (places.get(name, -1), name))
 
     def holder(self, snapshot_id: str, members: Iterable[Member]) -> Member | None:
         """A worker that has weights, rather one that is up, and the one that published them."""
