@@ -23,6 +23,7 @@ from tinker.proto import tinker_public_pb2 as pb
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
 from cookhouse.server.leases import keeper, leases
+from cookhouse.server.leases.beats import Beats
 from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.requests.training import TrainingRequests
@@ -164,24 +165,24 @@ def test_nothing_is_claimed_before_the_folder_is_swept(shared: Shared, monkeypat
     with shared.server() as first:
         session_id = first.session()
     monkeypatch.setattr(keeper, "BEAT_SECONDS", 0.02)
-    beat, claim, tidy = Members.beat, Members.claim, Checkpoints.tidy
+    beat, claim, tidy = Beats.beat, Beats.claim, Checkpoints.tidy
     did: list[str] = []
 
-    def told_beat(members: Members) -> bool:
+    def told_beat(beats: Beats) -> Sequence[Member] | None:
         did.append("beat")
-        return beat(members)
+        return beat(beats)
 
-    def told_claim(members: Members, living: Sequence[Member]) -> Sequence[str]:
+    def told_claim(beats: Beats, living: Sequence[Member]) -> Sequence[str]:
         did.append("claim")
-        return claim(members, living)
+        return claim(beats, living)
 
     def slow_tidy(checkpoints: Checkpoints, is_alone: Callable[[], bool]) -> None:
         wait_until(lambda: did.count("beat") > 3)
         tidy(checkpoints, is_alone)
         did.append("tidy")
 
-    monkeypatch.setattr(Members, "beat", told_beat)
-    monkeypatch.setattr(Members, "claim", told_claim)
+    monkeypatch.setattr(Beats, "beat", told_beat)
+    monkeypatch.setattr(Beats, "claim", told_claim)
     monkeypatch.setattr(Checkpoints, "tidy", slow_tidy)
     with shared.server() as second:
         wait_until(lambda: second.host.service.sessions.has(session_id))

@@ -1,15 +1,18 @@
 """Catches failures of PostgreSQL that reach a client as SQL, and two servers that write to one database."""
 
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from tests.server.conftest import Cluster, OpenStore
 from tests.server.store.test_schema import connected
 from tests.server.store.test_store import CHECKPOINT, SESSION
 
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageBusyError, StorageError
+from cookhouse.server.store import database
 from cookhouse.server.store import postgresql as module
 from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.store import Store
@@ -142,3 +145,31 @@ def test_a_missing_driver_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(InputError, match=r"needs the package psycopg, which is not installed: .*install.*postgres"):
         Store("postgresql://me@here/x")
+
+
+def test_what_is_to_be_quick_does_not_wait(postgresql: Cluster) -> None:
+    """Would catch a beat that waits for a lock as long as a request may: its server is taken for dead meanwhile."""
+    store = Store(postgresql.new(), is_shared=True)
+    statement = sa.text("LOCK TABLE servers IN EXCLUSIVE MODE")
+    with closing(store):
+        with store.database.writing() as session:
+            session.execute(statement)
+            with pytest.raises(StorageBusyError), store.database.quick() as connection:
+                connection.execute(statement)
+        with pytest.raises(StorageBusyError), store.database.quick() as connection:
+            connection.execute(sa.text("SELECT pg_sleep(20)"))
+
+
+def test_a_server_takes_so_many_connections(
+    postgresql: Cluster, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch listings that take all connections which a database has for all of its servers."""
+    monkeypatch.setattr(module, "_NUM_READERS", 1)
+    monkeypatch.setattr(database, "_BUSY_SECONDS", 0.1)
+    store = open_store(postgresql.new())
+    with ExitStack() as readers:
+        for _ in range(2):
+            readers.enter_context(store.database.reading()).connection()
+        with pytest.raises(StorageBusyError, match="connections to its database are in use; try again"):
+            store.checkpoint_totals()
+    assert store.checkpoint_totals() == {}

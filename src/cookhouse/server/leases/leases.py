@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cookhouse.server.leases.beats import Beats
 from cookhouse.server.leases.folder import check_shared_folder
 from cookhouse.server.leases.keeper import BEAT_SECONDS, Keeper
+from cookhouse.server.leases.listing import Listing
 from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.leases.peers import Ask, Peers
 from cookhouse.server.leases.profile import Profile
@@ -62,6 +64,7 @@ class Leases:
         self._peers: Peers
         self._loop: asyncio.AbstractEventLoop
         self._keeper: Keeper | None = None
+        self._listing = Listing(self.members.flush)
         self._coming: set[str] = set()
         self._changed: asyncio.Event
         self._known: dict[str, tuple[float, Holder]] = {}
@@ -93,12 +96,14 @@ class Leases:
         self.members.on_lost = self._lose
         await asyncio.to_thread(self.members.join, profile)
         keeper = self._keeper = Keeper(
-            self.members,
+            Beats(self.members),
             on_claimed=lambda claimed: self._call(self._claimed, claimed),
             on_change=lambda: self._call(self._note_change),
             on_lost=self._lose,
+            ask=lambda: self._call(keeper.answer),
         )
-        self._database.on_record = keeper.write_soon
+        self._database.on_record = self._listing.write_soon
+        self._listing.start()
         keeper.start()
 
     async def settle(self) -> None:
@@ -185,6 +190,7 @@ class Leases:
             return
         self.has_left = True
         self._keeper.stop()
+        self._listing.stop()
         try:
             self.members.leave()
         except StorageError as error:

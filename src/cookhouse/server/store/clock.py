@@ -13,6 +13,11 @@ from collections.abc import Callable
 _FIRST_SECONDS = 3600.0
 
 
+def steady_seconds() -> float:
+    """On a clock that nobody sets, and that goes on while the machine is suspended, where the system has one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class Clock:
     def __init__(
         self, system: Callable[[], float] = lambda: time.time(), uptime: Callable[[], float] = lambda: time.monotonic()
