@@ -22,7 +22,7 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
-from cookhouse.server.leases import keeper, leases
+from cookhouse.server.leases import keeper, taking
 from cookhouse.server.leases.beats import Beats
 from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.refusals import LeaseLostError
@@ -198,7 +198,7 @@ def test_a_session_that_comes_back_in_part_is_tried_again(shared: Shared, monkey
         accepted = first.forward_backward(model_id, 1).json()["request_id"]
         first.host.on_loop(first.host.service.hand_over)
         engine.free.set()
-    monkeypatch.setattr(leases, "_FAILED_SECONDS", 0.1)
+    monkeypatch.setattr(taking, "_FAILED_SECONDS", 0.1)
     restore_model = Restoring._restore_model
     outcomes: list[bool] = []
 

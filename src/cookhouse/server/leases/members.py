@@ -75,7 +75,10 @@ class Members:
             check_places(profile, _profiles(session.connection()))
 
     def join(self, profile: Profile = _SAYS_NOTHING) -> None:
-        """Be one of them, which takes no sessions yet. From now on all that this process writes is fenced. Raises as `check`."""
+        """Be one of them, which takes no sessions yet. From now on all that this process writes is fenced.
+
+        Raises as `check`.
+        """
         me = {"server_id": self.server_id, "url": self._url, "is_leaving": True, **asdict(profile)}
         with self._database.transaction() as connection:
             self._database.backend.lock_starts(connection)
