@@ -1,6 +1,7 @@
 """Catches two servers that hold one session, and a session that nobody holds."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -21,12 +22,15 @@ from cookhouse.server.leases.members import Members
 from cookhouse.server.leases.profile import Profile
 from cookhouse.server.refusals import LeaseLostError, StorageBusyError
 from cookhouse.server.store import postgresql as module
+from cookhouse.server.store.copies import Copies
 from cookhouse.server.store.failures import unreachable
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import ServerRecord
 
 NO_PROFILE = Profile()
+
+HOUR, DAY = 3600.0, 86400.0
 
 
 @dataclass(frozen=True)
@@ -257,6 +261,27 @@ def test_a_claim_counts_until_it_is_taken_note_of(group: Group) -> None:
     assert keeper.is_claiming
     keeper.num_told += 1
     assert not keeper.is_claiming
+
+
+def test_a_machine_s_clock_deletes_nothing_of_the_others(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a server whose machine is a day ahead: it takes the others' checkpoints for expired, and makes a copy
+    again that another has made.
+    """
+    mine = group.new()
+    now = time.time()
+    Copies(mine.store, mine.server_id).begin("me", "k")
+    monkeypatch.setattr(time, "time", lambda: now + 2 * DAY)
+    ahead = group.new()
+    ahead.beats.beat()
+    ends_at = mine.store.clock.end_of(HOUR)
+    uptime = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: uptime + HOUR)  # the first hour of a server deletes nothing
+    ahead.store.note_time(ends_at - 1.0)
+    assert not ahead.store.clock.is_over(ends_at)
+    ahead.store.note_time(ends_at + HOUR)
+    assert ahead.store.clock.is_over(ends_at)
+    with pytest.raises(StorageBusyError, match="another server makes this copy"):
+        Copies(ahead.store, ahead.server_id).begin("me", "k")
 
 
 def test_it_is_shared_by_those_who_say_so_alone(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
-from cookhouse.server.leases.members import NOW, Member, Members
+from cookhouse.server.leases.members import Member, Members
+from cookhouse.server.store.postgresql import NOW
 from cookhouse.server.store.tables import ServerRecord, SessionRecord
 
 
@@ -24,9 +25,12 @@ class Beats:
         """Say that this server is alive; all that there are, by id, or None: it is none of them any more."""
         mine = sa.update(ServerRecord).where(ServerRecord.server_id == self._members.server_id).values(heard_at=NOW)
         with self._database.quick() as connection:
-            if connection.execute(mine).rowcount == 0:
-                return None
-            return _members(connection)
+            now = connection.scalars(mine.returning(ServerRecord.heard_at)).first()
+            members = _members(connection)
+        if now is None:
+            return None
+        self._members.store.note_time(now)
+        return members
 
     def living(self) -> Sequence[Member]:
         """All that there are, by id."""

@@ -1,11 +1,10 @@
 """Copies of checkpoints that clients asked for, by what they call their requests, where servers share a database."""
 
-import time
-
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from cookhouse.server.refusals import StorageBusyError
+from cookhouse.server.store.postgresql import NOW
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import CopyRecord, ServerRecord
 
@@ -28,8 +27,8 @@ class Copies:
         """
         claim = {"owner": owner, "idempotency_key": idempotency_key, "server_id": self._server_id}
         with self._database.writing() as session:
-            session.execute(sa.delete(CopyRecord).where(CopyRecord.created_at < time.time() - _KEPT_SECONDS))
-            session.execute(insert(CopyRecord).values(**claim, created_at=time.time()).on_conflict_do_nothing())
+            session.execute(sa.delete(CopyRecord).where(CopyRecord.created_at < NOW - _KEPT_SECONDS))
+            session.execute(insert(CopyRecord).values(**claim, created_at=NOW).on_conflict_do_nothing())
             record = session.get_one(CopyRecord, (owner, idempotency_key), with_for_update=True)
             if record.checkpoint_id is not None or record.server_id == self._server_id:
                 return record.checkpoint_id

@@ -16,7 +16,7 @@ from cookhouse.server.refusals import StorageError
 from cookhouse.server.store import schema
 from cookhouse.server.store.backend import Backend
 from cookhouse.server.store.failures import exhausted, locked
-from cookhouse.server.store.postgresql import QUICK_SECONDS, Postgresql
+from cookhouse.server.store.postgresql import NOW, QUICK_SECONDS, Postgresql
 from cookhouse.server.store.sqlite import Sqlite
 
 _log = logging.getLogger(__name__)
@@ -141,6 +141,11 @@ class Database:
         assert isinstance(self.backend, Postgresql)
         with self._own_errors(QUICK_SECONDS), self.backend.quick.begin() as connection:
             yield connection
+
+    def time(self) -> float:
+        """By the clock of PostgreSQL's server."""
+        with self.reading() as session:
+            return float(session.execute(sa.select(NOW)).scalar_one())
 
     def damage(self) -> str | None:
         """What is wrong with the data, which is read anew; None if nothing is."""

@@ -13,6 +13,8 @@ from cookhouse.server.store.backend import to_json
 from cookhouse.server.store.failures import damaged, full, locked, unreachable, unusable
 
 _log = logging.getLogger(__name__)
+NOW = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+"""Seconds since the epoch, by the clock of the database's machine."""
 _CLAIM = 0x636B6872
 """The advisory lock of whoever writes: "ckhr"."""
 _CLAIM_SECONDS = 5.0

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cookhouse.errors import InputError
-from cookhouse.server.store.clock import Clock
+from cookhouse.server.store.clock import Clock, SharedTime
 from cookhouse.server.store.database import Database
 from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.tables import (
@@ -41,7 +41,8 @@ class Store:
     def __init__(self, database: Path | str, clock: Clock | None = None, *, is_shared: bool = False) -> None:
         """Open or make a database, as `Database` does. Raises as that."""
         self.database = Database(database, is_shared=is_shared)
-        self.clock = clock or Clock()
+        self._shared_time = SharedTime(self.database.time()) if is_shared else None
+        self.clock = clock or (Clock() if self._shared_time is None else Clock(self._shared_time))
         self._deleted: set[str] = set()
         """Checkpoints whose rows could not be deleted yet."""
 
@@ -56,6 +57,11 @@ class Store:
             StorageError: they cannot be written now, and are kept for the next time.
         """
         self.database.flush()
+
+    def note_time(self, now: float) -> None:
+        """Of the database's clock, where servers share it: theirs may be set wrong, and delete what others have."""
+        assert self._shared_time is not None
+        self._shared_time.note(now)
 
     def check_fence(self) -> None:
         """Raises LeaseLostError: another server writes in place of this one."""
