@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import sqlalchemy as sa
 import zstandard
 from sqlalchemy.exc import OperationalError
 from tests.server.hosting import KEY, OTHER_KEY
@@ -24,12 +25,14 @@ from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
 from cookhouse.server.leases import keeper, taking
 from cookhouse.server.leases.beats import Beats
+from cookhouse.server.leases.keeper import Keeper
 from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.restoring import Restoring
 from cookhouse.server.store.failures import unreachable
 from cookhouse.server.store.rows import SessionRow
+from cookhouse.server.store.tables import ServerRecord
 
 Two = tuple[Server, Server]
 BEGIN: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
@@ -158,6 +161,26 @@ def test_what_a_silent_server_accepted_is_done_by_the_other(shared: Shared) -> N
         with pytest.raises(LeaseLostError):
             first.host.service.store.set_session_project(session_id, "p")
         assert shared.num_lost == 1
+
+
+def test_a_server_that_was_dropped_says_of_nothing_that_it_has_ended(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a machine that was suspended, and whose clock stood still: it does not know what others have made of a
+    session since (404, 410), and the client gives up.
+    """
+    first, second = two
+    old, taker = first.host.service.leases, second.host.service.leases
+    assert old is not None
+    assert taker is not None
+    assert old._keeper is not None
+    session_id = first.session()
+    old._keeper.stop()
+    monkeypatch.setattr(Keeper, "is_current", True)
+    model = {"model_id": f"{session_id}:train:7"}
+    assert first.http.post("/get_info", json=model).status_code == 404
+    with taker.members.store.database.writing() as session:
+        session.execute(sa.delete(ServerRecord).where(ServerRecord.server_id == old.server_id))
+    assert first.http.post("/get_info", json=model).status_code == 503
+    assert old.has_left
 
 
 def test_nothing_is_claimed_before_the_folder_is_swept(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:

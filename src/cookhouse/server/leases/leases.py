@@ -20,7 +20,7 @@ from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.leases.peers import Ask, Peers
 from cookhouse.server.leases.profile import Profile
 from cookhouse.server.leases.taking import TakeOver, Taking
-from cookhouse.server.refusals import StorageError
+from cookhouse.server.refusals import LeaseLostError, StorageError
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.store.store import Store
 
@@ -142,6 +142,16 @@ class Leases:
     def holds(self, session_id: str) -> bool:
         """Whether this server answers for a session."""
         return self.is_current and session_id not in self._coming and self._sessions.has(session_id)
+
+    async def check(self) -> None:
+        """Ask the database whether this server may still say what has ended: after a pause its memory is old.
+
+        Raises:
+            StorageError: it may not, or the database cannot be asked now.
+        """
+        if not await asyncio.to_thread(self.members.is_one):
+            self._lose()
+            raise LeaseLostError("this server holds no sessions any more; send it again")
 
     def is_coming(self, session_id: str) -> bool:
         """Whether a session is being taken over by this server, or may be."""
