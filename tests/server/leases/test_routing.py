@@ -164,8 +164,8 @@ def test_what_a_silent_server_accepted_is_done_by_the_other(shared: Shared) -> N
 
 
 def test_a_server_that_was_dropped_says_of_nothing_that_it_has_ended(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Would catch a machine that was suspended, and whose clock stood still: it does not know what others have made of a
-    session since (404, 410), and the client gives up.
+    """Would catch a machine that was suspended, and whose clock stood still: it does not know what others have made of
+    a session since (404, 410), and the client gives up.
     """
     first, second = two
     old, taker = first.host.service.leases, second.host.service.leases
