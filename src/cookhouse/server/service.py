@@ -396,6 +396,7 @@ class Service:
             return
         self._is_shut_down = True
         self.answers.shut_down()
+        self.copying.close()
         self._writer.shutdown(wait=False, cancel_futures=True)
         if self._remote is not None:
             self._remote.close()

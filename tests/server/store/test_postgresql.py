@@ -1,7 +1,9 @@
 """Catches failures of PostgreSQL that reach a client as SQL, and two servers that write to one database."""
 
 import sys
+import threading
 from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import sqlalchemy as sa
 from tests.server.conftest import Cluster, OpenStore
 from tests.server.store.test_schema import connected
 from tests.server.store.test_store import CHECKPOINT, SESSION
+from tests.waiting import wait_until
 
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageBusyError, StorageError
@@ -16,6 +19,8 @@ from cookhouse.server.store import database
 from cookhouse.server.store import postgresql as module
 from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.store import Store
+from cookhouse.server.store.tables import UsageRecord
+from cookhouse.server.store.usage import Usage
 
 
 def test_one_server_has_the_database(
@@ -173,3 +178,23 @@ def test_a_server_takes_so_many_connections(
         with pytest.raises(StorageBusyError, match="connections to its database are in use; try again"):
             store.checkpoint_totals()
     assert store.checkpoint_totals() == {}
+
+
+def test_two_servers_write_the_usage_of_a_session_at_once(postgresql: Cluster) -> None:
+    """Would catch counts that are lost, since another server has just written the first of the same session."""
+    url = postgresql.new()
+    with closing(Store(url, is_shared=True)) as first, closing(Store(url, is_shared=True)) as second:
+        used = {("me", "s"): Usage(trained_tokens=3), ("me", "t"): Usage(trained_tokens=1)}
+        writing = threading.Thread(target=second.add_usage, args=[used])
+        with first.database.writing() as session:
+            session.add(UsageRecord(owner="me", session_id="s", **asdict(Usage(trained_tokens=4))))
+            session.flush()
+            writing.start()
+            wait_until(lambda: _num_waiting(url) > 0)
+        writing.join(60)
+        assert first.usage_by_owner() == {"me": Usage(trained_tokens=8)}
+
+
+def _num_waiting(url: str) -> int:
+    with connected(url) as connection:
+        return int(connection.execute(sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one())

@@ -35,7 +35,7 @@ from cookhouse.server.refusals import DiskError, LeaseLostError, NotFoundError, 
 from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
-from cookhouse.server.store.store import Store
+from cookhouse.server.store.store import Also, Store
 
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
@@ -251,7 +251,7 @@ class Checkpoints:
         """Delete what was written for a checkpoint that will not be."""
         shutil.rmtree(folder, ignore_errors=True)
 
-    def write(self, new: NewCheckpoint, write: Callable[[Path], None]) -> CheckpointRow:
+    def write(self, new: NewCheckpoint, write: Callable[[Path], None], also: Also | None = None) -> CheckpointRow:
         """Let `write` fill a new folder, then `commit` it. Raises as that does."""
         name, folder = self.check(new), self.new_folder()
         try:
@@ -262,11 +262,14 @@ class Checkpoints:
                 path = f"tinker://{new.model_id}/{new.kind}/{name}"
                 raise unwritten(path, error.strerror or str(error)) from error
             raise
-        return self.commit(new, folder)
+        return self.commit(new, folder, also=also)
 
-    def commit(self, new: NewCheckpoint, folder: Path, checkpoint_id: str | None = None) -> CheckpointRow:
+    def commit(
+        self, new: NewCheckpoint, folder: Path, checkpoint_id: str | None = None, also: Also | None = None
+    ) -> CheckpointRow:
         """Make a folder of `new_folder`, which has been written whole, a checkpoint, with this id or a new one; or
-        delete it, unless it may be one all the same. Its files are encrypted first, where that was asked for.
+        delete it, unless it may be one all the same. Its files are encrypted first, where that was asked for. For
+        `also` see `Store.put_checkpoint`.
 
         Raises:
             InputError: as `check`.
@@ -301,7 +304,7 @@ class Checkpoints:
             except OSError as error:
                 raise unwritten(row.path, error.strerror or str(error)) from error
             try:
-                replaced = self._store.put_checkpoint(row, overwrite=new.overwrite)
+                replaced = self._store.put_checkpoint(row, overwrite=new.overwrite, also=also)
             except StorageError as error:
                 if self._may_be_kept(row, error):
                     undo.pop_all()
@@ -349,8 +352,11 @@ class Checkpoints:
         sync(self._folder)
         return target
 
-    def copy(self, row: CheckpointRow, *, model_id: str, owner: str, ttl_seconds: int | None) -> CheckpointRow:
-        """A checkpoint of a run of its own with the same files, which it shares on disk where the file system can.
+    def copy(
+        self, row: CheckpointRow, *, model_id: str, owner: str, ttl_seconds: int | None, also: Also | None = None
+    ) -> CheckpointRow:
+        """A checkpoint of a run of its own with the same files, which it shares on disk where the file system can. For
+        `also` see `Store.put_checkpoint`.
 
         Raises:
             InputError: the time to live cannot be used, or the source has been deleted.
@@ -372,7 +378,7 @@ class Checkpoints:
             source = StoredCheckpoint(row=row, folder=self.folder_of(row))
             with self.held(source):
                 self.verify(source)
-                return self.write(new, lambda folder: link_files(source.folder, folder))
+                return self.write(new, lambda folder: link_files(source.folder, folder), also)
         except StorageError:
             raise
         except ServiceError as error:

@@ -2,6 +2,7 @@
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
 
 from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.store.postgresql import NOW
@@ -37,12 +38,14 @@ class Copies:
             record.server_id = self._server_id
         return None
 
-    def finish(self, owner: str, idempotency_key: str, checkpoint_id: str) -> None:
-        with self._database.writing() as session:
-            session.get_one(CopyRecord, (owner, idempotency_key)).checkpoint_id = checkpoint_id
+    def finish(self, session: Session, owner: str, idempotency_key: str, checkpoint_id: str) -> None:
+        """In the transaction that writes the checkpoint: one whose request is not recognized would be made again."""
+        given = sa.update(CopyRecord).filter_by(owner=owner, idempotency_key=idempotency_key)
+        session.execute(given.where(CopyRecord.server_id == self._server_id).values(checkpoint_id=checkpoint_id))
 
     def drop(self, owner: str, idempotency_key: str) -> None:
-        """Forget a copy that this server could not make."""
+        """Forget a copy that this server could not make, if it has not: a commit may have gone unanswered."""
         given = sa.delete(CopyRecord).filter_by(owner=owner, idempotency_key=idempotency_key)
         with self._database.writing() as session:
-            session.execute(given.where(CopyRecord.server_id == self._server_id))
+            is_unmade = CopyRecord.checkpoint_id.is_(None)
+            session.execute(given.where(CopyRecord.server_id == self._server_id, is_unmade))
