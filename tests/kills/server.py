@@ -15,6 +15,9 @@ from typing import Self
 
 import httpx
 
+from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.checkpoints.state_folder import stored_checkpoints
+
 KEYS = ("tml-killed-0001", "tml-killed-0002")
 START_SECONDS = 180.0
 OF_SESSIONS = ("states", "samplers", "loads", "journal", "snapshots")
@@ -45,18 +48,22 @@ class KeptServer:
         *,
         module: Sequence[str] = ("cookhouse.server",),
         find_engines: Callable[[int], list[int]] | None = None,
+        is_shared: bool = False,
     ) -> None:
         """`options` are those of `python -m cookhouse.server`; `module` starts it, with its own words before.
-        `find_engines` gives ids of the engines of a server's process; default: `engines_of`.
+        `find_engines` gives ids of the engines of a server's process; default: `engines_of`. `is_shared`: it is to be
+        told where others reach it.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.state_dir = folder / "state"
         self.log = folder / "server.log"
         self.num_starts = 0
         self.exit_codes: list[int] = []
-        self._port = free_port()
-        self._command = [sys.executable, "-m", *module, "--port", str(self._port)]
+        self.port = free_port()
+        self._command = [sys.executable, "-m", *module, "--port", str(self.port)]
         self._command += ["--state-dir", str(self.state_dir), *options]
+        if is_shared:
+            self._command += ["--server-url", self.url]
         self._find_engines = find_engines or engines_of
         self._is_stopping = False
         self._process: subprocess.Popen[bytes]
@@ -64,7 +71,12 @@ class KeptServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def servers(self) -> "list[KeptServer]":
+        """As of several that share."""
+        return [self]
 
     @property
     def pid(self) -> int:
@@ -98,6 +110,12 @@ class KeptServer:
         os.kill(self.pid, signal.SIGTERM)
         return count
 
+    def stop(self) -> None:
+        """Have it end as it is told, and not start again."""
+        self._is_stopping = True
+        self.terminate()
+        self._keeper.join()
+
     def kill_workers(self, places: Sequence[int]) -> int:
         """Kill engines by their places among those that run now; how many it were."""
         engines = self.engines()
@@ -115,17 +133,7 @@ class KeptServer:
 
     def left_files(self) -> list[str]:
         """Files of sessions that are still there some time after all have ended."""
-        deadline = time.monotonic() + _LEFT_SECONDS
-        while True:
-            found = [
-                str(file.relative_to(self.state_dir))
-                for name in OF_SESSIONS
-                for file in sorted(self.state_dir.glob(f"{name}/**/*"))
-                if file.is_file()
-            ]
-            if not found or time.monotonic() > deadline:
-                return found
-            time.sleep(0.2)
+        return files_in(self.state_dir)
 
     def left_processes(self) -> list[str]:
         """Of all servers that there have been, once the last one has ended: what still runs some time after it."""
@@ -152,6 +160,10 @@ class KeptServer:
             assert time.monotonic() < deadline, f"no server became ready; its log:\n{self.tail()}"
             time.sleep(0.02)
 
+    def checkpoints(self) -> Sequence[StoredCheckpoint]:
+        """All that were saved."""
+        return stored_checkpoints(self.state_dir)
+
     def tail(self, num_lines: int = 30) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-num_lines:])
 
@@ -173,6 +185,21 @@ class KeptServer:
             if self.exit_codes[-1] != -signal.SIGKILL:
                 time.sleep(_FAILED_START_SECONDS)
             self._start()
+
+
+def files_in(state_dir: Path) -> list[str]:
+    """Files of sessions that are still there some time after all have ended."""
+    deadline = time.monotonic() + _LEFT_SECONDS
+    while True:
+        found = [
+            str(file.relative_to(state_dir))
+            for name in OF_SESSIONS
+            for file in sorted(state_dir.glob(f"{name}/**/*"))
+            if file.is_file()
+        ]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.2)
 
 
 def engines_of(server: int) -> list[int]:
