@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from tests.kills.client import TOLD
 from tests.kills.nodes import Nodes
 from tests.kills.server import KEYS, KeptServer
+from tests.kills.shared import SharedServers
 from tests.kills.weights import Weights, different_weights, saved_weights
+from tests.server.conftest import Cluster
 
 PATIENCE_SECONDS = 420.0
 """For a whole run; the SDK waits for up to 30 s between two tries."""
@@ -40,11 +43,14 @@ class Setting:
     deterministic: bool
     pool: tuple[tuple[str, int], ...] = ()
     """How many workers of which kind, as the server's options; none: one that does all."""
+    num_servers: int = 1
+    """Several share the sessions, and clients ask any of them."""
 
     @property
     def name(self) -> str:
         words = [*self.loops, self.precision, *(["deterministic"] if self.deterministic else [])]
-        return "-".join([*words, *(f"{number}-{kind}" for kind, number in self.pool)])
+        servers = [f"{self.num_servers}-servers"] if self.num_servers > 1 else []
+        return "-".join([*words, *(f"{number}-{kind}" for kind, number in self.pool), *servers])
 
     @property
     def options(self) -> list[str]:
@@ -63,8 +69,10 @@ class Moment:
     after_answers: int
     """Of all clients together."""
     wait_seconds: float
+    servers: tuple[int, ...] = (0,)
+    """The servers that are killed, by number."""
     workers: tuple[int, ...] = ()
-    """The workers that are killed, by number; none: the server."""
+    """The workers of the first of these servers that are killed instead, by number."""
     of_ray: Literal["", "node", "head"] = ""
     """What of the cluster is killed instead: a node with the worker that it has, or the head and so all of it."""
     is_drain: bool = False
@@ -76,6 +84,8 @@ class Outcome:
     """What the clients of a run ended with, by loop."""
 
     folder: Path
+    checkpoints: Sequence[StoredCheckpoint] = ()
+    """All that were saved."""
     errors: dict[str, str] = field(default_factory=dict)
     """What a client that failed said at its end."""
     num_answers: int = 0
@@ -103,7 +113,7 @@ class Outcome:
         return found
 
     def _weights(self, loop: str) -> Weights:
-        return saved_weights(self.folder / "state", self.told(loop)["model_id"])
+        return saved_weights(self.checkpoints, self.told(loop)["model_id"])
 
 
 def _different_numbers(loop: str, ours: Sequence[Any], theirs: Sequence[Any]) -> list[str]:
@@ -169,15 +179,24 @@ def run(
     module: Sequence[str] = ("cookhouse.server",),
     options: Sequence[str] = (),
     nodes: Nodes | None = None,
+    cluster: Cluster | None = None,
 ) -> Outcome:
     """Let the tenants run to their ends, and kill at the moments, one after the other. Workers run on `nodes`, if there
-    are any.
+    are any; servers that share have their rows in `cluster`.
     """
     outcome = Outcome(folder)
     on_nodes = [] if nodes is None else ["--ray", nodes.address, "--worker-cpus", "1"]
     find_engines = None if nodes is None else (lambda _: nodes.actors())
     command = [*setting.options, *options, *on_nodes]
-    with KeptServer(folder, command, module=module, find_engines=find_engines) as server:
+    server: KeptServer | SharedServers
+    if setting.num_servers > 1:
+        assert cluster is not None
+        server = SharedServers(
+            folder, setting.num_servers, cluster.new(), command, module=module, find_engines=find_engines
+        )
+    else:
+        server = KeptServer(folder, command, module=module, find_engines=find_engines)
+    with server:
         server.wait_until_ready()
         came = threading.Condition()
 
@@ -202,35 +221,41 @@ def run(
         for client in clients:
             if (error := client.end(deadline)) is not None:
                 outcome.errors[client.loop] = error
-        for loop, key in zip(setting.loops, KEYS, strict=False):
-            if loop not in outcome.errors:
-                server.end_session(key, outcome.told(loop)["model_id"].partition(":")[0])
-        outcome.left = [] if outcome.errors else server.left_files()
         outcome.odd_exits = [code for code in server.exit_codes if code != -9]
+        if not outcome.errors:
+            told = {key: outcome.told(loop)["model_id"] for loop, key in zip(setting.loops, KEYS, strict=False)}
+            server.end_sessions({key: model_id.partition(":")[0] for key, model_id in told.items()})
+            outcome.left = server.left_files()
+        outcome.checkpoints = server.checkpoints()
     outcome.left += server.left_processes()
     if nodes is not None:
         outcome.left += nodes.left()
     return outcome
 
 
-def _stuck(clients: Sequence[Client], server: KeptServer) -> str:
+def _stuck(clients: Sequence[Client], server: KeptServer | SharedServers) -> str:
     where = ", ".join(f"{client.loop} after {client.num_answers} answers" for client in clients)
     return f"nothing is answered any more: {where}; the server's log:\n{server.tail()}"
 
 
-def _kill(server: KeptServer, moment: Moment, clients: Sequence[Client], nodes: Nodes | None) -> str:
+def _kill(group: KeptServer | SharedServers, moment: Moment, clients: Sequence[Client], nodes: Nodes | None) -> str:
     where = ", ".join(f"{client.loop} at answer {client.num_answers}{' (over)' * client.is_over}" for client in clients)
     when = f"killed {1e3 * moment.wait_seconds:.0f} ms after answer {moment.after_answers}: {where}"
     if moment.of_ray:
         assert nodes is not None
         return f"{moment.of_ray if nodes.kill(moment.of_ray) else 'no node (none had a worker yet)'} {when}"
+    server, *_ = servers = [group.servers[place] for place in moment.servers]
     if moment.is_drain:
         return f"{server.drain_worker(_DRAIN_SECONDS)} after answer {moment.after_answers}: {where}"
     num_workers = len(server.engines())
     num_killed = server.kill_workers(moment.workers)
     if not num_killed:
-        server.wait_for_start(server.kill())
+        counts = [each.kill() for each in servers]
+        for each, count in zip(servers, counts, strict=True):
+            each.wait_for_start(count)
     victim = f"{num_killed} of {num_workers} workers" if num_killed else "server"
+    if len(group.servers) > 1:
+        victim += f" {', '.join(map(str, moment.servers))}"
     if moment.workers and not num_killed:
         victim += " (it had no worker yet)"
     return f"{victim} {when}"
@@ -242,11 +267,12 @@ def random_moments(
     num_answers: int,
     num_workers: int = 1,
     *,
+    num_servers: int = 1,
     has_nodes: bool = False,
     has_drains: bool = False,
 ) -> list[Moment]:
-    """Moments of a run of so many answers, from a seed: of the server, of one of its workers, or of several at once; or
-    of a node or the head of a cluster, or when a worker is drained.
+    """Moments of a run of so many answers, from a seed: of a server, of several at once, of one of the workers, or of
+    several at once; or of a node or the head of a cluster; or when a worker is drained.
     """
     chance = random.Random(seed)
     return [
@@ -254,6 +280,7 @@ def random_moments(
             after_answers=chance.randrange(int(_SHARE * num_answers)),
             wait_seconds=chance.uniform(0.0, _MAX_WAIT_SECONDS),
             workers=_victims(chance, num_workers),
+            servers=_servers(chance, num_servers),
             of_ray=_part_of_ray(chance) if has_nodes else "",
             is_drain=has_drains and chance.random() < _DRAIN_SHARE,
         )
@@ -264,6 +291,12 @@ def random_moments(
 def _part_of_ray(chance: random.Random) -> Literal["", "node", "head"]:
     drawn = chance.random()
     return "node" if drawn < _NODE_SHARE else "head" if drawn < _NODE_SHARE + _HEAD_SHARE else ""
+
+
+def _servers(chance: random.Random, num_servers: int) -> tuple[int, ...]:
+    if num_servers == 1:
+        return (0,)
+    return tuple(chance.sample(range(num_servers), chance.randint(1, num_servers)))
 
 
 def _victims(chance: random.Random, num_workers: int) -> tuple[int, ...]:

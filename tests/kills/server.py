@@ -9,13 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 import httpx
 
+from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 from tests.waiting import wait_until
 
 KEYS = ("tml-killed-0001", "tml-killed-0002")
@@ -49,18 +51,22 @@ class KeptServer:
         *,
         module: Sequence[str] = ("cookhouse.server",),
         find_engines: Callable[[int], list[int]] | None = None,
+        is_shared: bool = False,
     ) -> None:
         """`options` are those of `python -m cookhouse.server`; `module` starts it, with its own words before.
-        `find_engines` gives ids of the engines of a server's process; default: `engines_of`.
+        `find_engines` gives ids of the engines of a server's process; default: `engines_of`. `is_shared`: it is to be
+        told where others reach it.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.state_dir = folder / "state"
         self.log = folder / "server.log"
         self.num_starts = 0
         self.exit_codes: list[int] = []
-        self._port = free_port()
-        self._command = [sys.executable, "-m", *module, "--port", str(self._port)]
+        self.port = free_port()
+        self._command = [sys.executable, "-m", *module, "--port", str(self.port)]
         self._command += ["--state-dir", str(self.state_dir), *options]
+        if is_shared:
+            self._command += ["--server-url", self.url]
         self._find_engines = find_engines or engines_of
         self._is_stopping = False
         self._process: subprocess.Popen[bytes]
@@ -68,7 +74,12 @@ class KeptServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def servers(self) -> "list[KeptServer]":
+        """As of several that share."""
+        return [self]
 
     @property
     def pid(self) -> int:
@@ -101,6 +112,12 @@ class KeptServer:
         count = self.num_starts
         os.kill(self.pid, signal.SIGTERM)
         return count
+
+    def stop(self) -> None:
+        """Have it end as it is told, and not start again."""
+        self._is_stopping = True
+        self.terminate()
+        self._keeper.join()
 
     def kill_workers(self, places: Sequence[int]) -> int:
         """Kill engines by their places among those that run now; how many it were."""
@@ -135,19 +152,14 @@ class KeptServer:
             return f"{name} was not drained: {error}"
         return f"{name} drained"
 
-    def end_session(self, key: str, session_id: str) -> None:
-        self.ask(key, "POST", f"/api/v1/sessions/{session_id}/finish", {"reason": {"type": "success"}})
+    def end_sessions(self, sessions: Mapping[str, str]) -> None:
+        """End those of keys, as their clients may."""
+        for key, session_id in sessions.items():
+            self.ask(key, "POST", f"/api/v1/sessions/{session_id}/finish", {"reason": {"type": "success"}})
 
     def left_files(self) -> list[str]:
         """What the running server still has of sessions, some time after all have ended; its start would sweep that."""
-        with suppress(AssertionError):
-            wait_until(lambda: not self._files_of_sessions(), _LEFT_SECONDS)
-        return self._files_of_sessions()
-
-    def _files_of_sessions(self) -> list[str]:
-        files = [file for name in OF_SESSIONS for file in sorted(self.state_dir.glob(f"{name}/**/*")) if file.is_file()]
-        unfinished = sorted(self.state_dir.glob("checkpoints/.*"))
-        return [str(path.relative_to(self.state_dir)) for path in (*files, *unfinished)]
+        return files_in(self.state_dir)
 
     def left_processes(self) -> list[str]:
         """Of all servers that there have been, once the last one has ended: what still runs some time after it."""
@@ -174,6 +186,10 @@ class KeptServer:
             assert time.monotonic() < deadline, f"no server became ready; its log:\n{self.tail()}"
             time.sleep(0.02)
 
+    def checkpoints(self) -> Sequence[StoredCheckpoint]:
+        """All that were saved."""
+        return stored_checkpoints(self.state_dir)
+
     def tail(self, num_lines: int = 30) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-num_lines:])
 
@@ -195,6 +211,19 @@ class KeptServer:
             if self.exit_codes[-1] != -signal.SIGKILL:
                 time.sleep(_FAILED_START_SECONDS)
             self._start()
+
+
+def files_in(state_dir: Path) -> list[str]:
+    """Files of sessions that are still there some time after all have ended, and checkpoints that were not finished."""
+    with suppress(AssertionError):
+        wait_until(lambda: not _files_in(state_dir), _LEFT_SECONDS)
+    return _files_in(state_dir)
+
+
+def _files_in(state_dir: Path) -> list[str]:
+    files = [file for name in OF_SESSIONS for file in sorted(state_dir.glob(f"{name}/**/*")) if file.is_file()]
+    unfinished = sorted(state_dir.glob("checkpoints/.*"))
+    return [str(path.relative_to(state_dir)) for path in (*files, *unfinished)]
 
 
 def engines_of(server: int) -> list[int]:

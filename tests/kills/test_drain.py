@@ -12,7 +12,7 @@ from tinker import types
 
 from tests.contract.calls import ADAM, PROMPT, datum, new_trainer
 from tests.kills.server import KEYS, KeptServer
-from tests.kills.weights import different_weights, saved_weights
+from tests.kills.weights import Weights, different_weights, saved_weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fused_sampling")]
 
@@ -56,18 +56,18 @@ def work(server: KeptServer, num_signals: int) -> Ended:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Path]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, Weights]:
     folder = tmp_path_factory.mktemp("undisturbed")
     with KeptServer(folder, ["--precision", "float32"]) as server:
         server.wait_until_ready()
-        return work(server, 0), server.state_dir
+        return work(server, 0), saved_weights(server.checkpoints())
 
 
 @pytest.mark.parametrize(
     "num_signals", [pytest.param(1, id="one signal"), pytest.param(2, id="two signals", marks=pytest.mark.long)]
 )
 def test_what_was_accepted_is_answered_though_the_server_is_told_to_stop(
-    tmp_path: Path, undisturbed: tuple[Ended, Path], num_signals: int
+    tmp_path: Path, undisturbed: tuple[Ended, Weights], num_signals: int
 ) -> None:
     """Would catch a stop that forgets what waits, runs it again, or never comes since clients hold connections."""
     expected, whole = undisturbed
@@ -75,5 +75,6 @@ def test_what_was_accepted_is_answered_though_the_server_is_told_to_stop(
         server.wait_until_ready()
         ended = work(server, num_signals)
         assert server.exit_codes == [0]
+        saved = saved_weights(server.checkpoints())
     assert ended == expected
-    assert different_weights(saved_weights(tmp_path / "state"), saved_weights(whole)) is None
+    assert different_weights(saved, whole) is None

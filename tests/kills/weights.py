@@ -1,21 +1,20 @@
 """Saved weights of two runs, compared to the bit."""
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import torch
 from safetensors.torch import load_file
 
-from cookhouse.server.checkpoints.state_folder import stored_checkpoints
+from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 
 Weights = Mapping[str, torch.Tensor]
 
 
-def saved_weights(state_dir: Path, model_id: str | None = None) -> Weights:
+def saved_weights(stored: Sequence[StoredCheckpoint], model_id: str | None = None) -> Weights:
     """All that was saved, or of one model: by kind and name, file and tensor. States have their moments among them."""
     return {
         f"{kept.row.path.split('/', 3)[-1]} {file.name} {name}": tensor
-        for kept in stored_checkpoints(state_dir)
+        for kept in stored
         if model_id in {None, kept.row.model_id}
         for file in sorted(kept.folder.glob("*.safetensors"))
         for name, tensor in load_file(file).items()

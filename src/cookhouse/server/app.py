@@ -28,6 +28,8 @@ from cookhouse.server.status import Metrics, Status, WorkerWatches
 _log = logging.getLogger(__name__)
 _MAX_NAMED_PROBLEMS = 3
 _PREFIX = "/api/v1"
+_FATAL = (404, 410)
+"""With which a client gives something up that another server may have."""
 PAGE = "/page"
 """Where the page is."""
 
@@ -81,7 +83,13 @@ def _endpoint_names() -> dict[Hashable, str]:
     return names | endpoint_names("", plain.router.routes)
 
 
-async def _refuse(_request: Request, error: Exception) -> JSONResponse:
+async def _refuse(request: Request, error: Exception) -> JSONResponse:
+    leases = request.app.state.service.leases
+    if leases is not None and status_of(error) in _FATAL and getattr(request.state, "is_of_session", False):
+        try:
+            await leases.check()
+        except StorageError as unsure:
+            error = unsure
     headers = {}
     if isinstance(error, BusyError | StorageBusyError):
         headers["Retry-After"] = "1"

@@ -7,18 +7,14 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from cookhouse.engine.contract import Load, LoraSpec
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.naming import listed
 from cookhouse.server.journal import (
     FINISHED,
-    Answer,
-    DamagedBodyError,
     EndSession,
     Entry,
     GroupCommit,
@@ -26,13 +22,15 @@ from cookhouse.server.journal import (
     State,
 )
 from cookhouse.server.journal.folders import JournalFolders
+from cookhouse.server.journaled import Journaled, read_session, sweep
 from cookhouse.server.refusals import StorageBusyError, message_of
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import identity_of
+from cookhouse.server.restored import Restored
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Futures, Result
-from cookhouse.server.sequencer.history import LOAD, History
+from cookhouse.server.sequencer.history import History
 from cookhouse.server.sequencer.intake import Intake
 from cookhouse.server.sequencer.order import SeenIds
 from cookhouse.server.sequencer.plans import request_id_of
@@ -45,63 +43,7 @@ from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 from cookhouse.server.workers.leaving import Gone
 
 _log = logging.getLogger(__name__)
-_LOOK_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
-
-
-@dataclass(slots=True, kw_only=True)
-class _Stored:
-    """What the journal has of a session."""
-
-    session: SessionRow
-    runs: Sequence[RunRow]
-    samplers: Sequence[SamplerRow]
-    entries: Sequence[Entry]
-    states: Sequence[State]
-    file_bytes: Mapping[str, int]
-    """Of published weights in files, by snapshot."""
-    answers: Sequence[Answer]
-    damaged: Mapping[str, DamagedBodyError]
-    """By request whose answer cannot be read."""
-    segments: Collection[str]
-    """Those that its bodies lie in."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Restored:
-    """What a restart brought back; `done` when all of it has run again."""
-
-    loading: Mapping[str, Model]
-    """Models that are being loaded."""
-    waits: Callable[[str], bool]
-    """Whether a model waits for memory, for which others do not wait."""
-    num_sessions: int = 0
-    num_models: int = 0
-    num_requests: int = 0
-    failed: list[str] = field(default_factory=list)
-    """Sessions that could not be brought back, and of which nothing is left here."""
-    began_at: float = field(default_factory=lambda: time.monotonic())
-    waiting: list[tuple[str, asyncio.Event]] = field(default_factory=list)
-    """Of requests, with their models."""
-
-    def add(self, other: "Restored") -> None:
-        """Count what another has, too."""
-        self.num_sessions += other.num_sessions
-        self.num_models += other.num_models
-        self.num_requests += other.num_requests
-        self.waiting += other.waiting
-
-    async def done(self) -> str:
-        """Wait for it; what to say of it then."""
-        for model_id, event in self.waiting:
-            while not event.is_set() and not self.waits(model_id):  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_SECONDS)
-        while any(not (model.is_dropped or self.waits(name)) for name, model in self.loading.items()):  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_SECONDS)  # nothing tells of the end of a session
-        return (
-            f"restored {self.num_models} models of {self.num_sessions} sessions, and ran {self.num_requests} requests "
-            f"again, in {time.monotonic() - self.began_at:.1f} s"
-        )
 
 
 class Restoring:
@@ -171,31 +113,52 @@ class Restoring:
     def _sweep_folders(self, is_alone: Callable[[], bool]) -> None:
         found = self._folders.found()
         if is_alone():
-            self._sweep([self._stored(session) for session in self._reader.live_sessions()], found)
+            sweep(self._reader, self._folders, found)
 
-    async def restore(self, session_ids: Collection[str] | None = None) -> Restored:
-        """Bring back live sessions, all or these; their requests run again behind the answer. Of these, one that fails
-        hinders no other.
+    async def restore(self) -> Restored:
+        """Bring back all live sessions; their requests run again behind the answer.
 
         Raises:
-            StorageError: the journal cannot be read; nothing was brought back.
+            StorageError: the journal cannot be read.
         """
         restored = self._restored()
-        stored = await asyncio.to_thread(self._read, session_ids)
-        positions = [entry.position for each in stored for entry in each.entries]
-        self._intake.number_from(max(positions, default=-1) + 1)
-        for each in stored:
-            one = self._restored()
-            try:
-                await self._restore_session(each, one)
-            except Exception:
-                if session_ids is None:
-                    raise
-                _log.exception("session %s cannot be taken over, which is tried again", each.session.session_id)
-                self._take_out(each.session)
-                restored.failed.append(each.session.session_id)
-            else:
-                restored.add(one)
+        await asyncio.to_thread(sweep, self._reader, self._folders)
+        for row in await asyncio.to_thread(self._reader.live_sessions):
+            stored = await asyncio.to_thread(read_session, row, self._reader, self._folders)
+            while True:
+                try:
+                    restored.add(await self._whole(stored))
+                except StorageBusyError as error:
+                    _log.error("a request cannot be read again: %s; trying again", error)
+                    await asyncio.sleep(_RETRY_SECONDS)
+                else:
+                    break
+        return restored
+
+    async def take_over(self, session_id: str) -> Restored:
+        """Bring back a session, if it has not ended; its requests run again behind the answer.
+
+        Raises:
+            StorageBusyError: it cannot be read now; nothing was brought back.
+            Exception: it cannot be brought back, and nothing was.
+        """
+        stored = await asyncio.to_thread(self._stored, session_id)
+        return self._restored() if stored is None else await self._whole(stored)
+
+    def _stored(self, session_id: str) -> Journaled | None:
+        with self._reader.at_once() as reader:
+            row = reader.live_session(session_id)
+            return None if row is None else read_session(row, reader, self._folders)
+
+    async def _whole(self, stored: Journaled) -> Restored:
+        """A session, all or nothing of it."""
+        restored = self._restored()
+        self._intake.number_from(max((entry.position for entry in stored.entries), default=-1) + 1)
+        try:
+            await self._restore_session(stored, restored)
+        except BaseException:
+            self._take_out(stored.session)
+            raise
         return restored
 
     def _restored(self) -> Restored:
@@ -235,39 +198,7 @@ class Restoring:
         entries = [entry for session_id in ids for entry in reader.entries(session_id)]
         return states | {entry.model_id for entry in entries if entry.kind != FINISHED}
 
-    def _read(self, session_ids: Collection[str] | None) -> Sequence[_Stored]:
-        sessions = self._reader.live_sessions()
-        if session_ids is not None:
-            return [self._stored(session) for session in sessions if session.session_id in session_ids]
-        stored = [self._stored(session) for session in sessions]
-        self._sweep(stored)
-        return stored
-
-    def _stored(self, session: SessionRow) -> _Stored:
-        reader, session_id = self._reader, session.session_id
-        samplers = reader.samplers(session_id)
-        damaged: dict[str, DamagedBodyError] = {}
-        return _Stored(
-            session=session,
-            runs=reader.runs(session_id),
-            samplers=samplers,
-            entries=reader.entries(session_id),
-            states=reader.states(session_id),
-            file_bytes=self._folders.sampler_bytes([row.snapshot_id for row in samplers if row.snapshot_id]),
-            answers=reader.answers(session_id, damaged.__setitem__),
-            damaged=damaged,
-            segments=reader.segments(session_id),
-        )
-
-    def _sweep(self, stored: Sequence[_Stored], found: Sequence[Path] | None = None) -> None:
-        self._folders.sweep(
-            states={state.state_id for each in stored for state in each.states},
-            samplers={row.snapshot_id or "" for each in stored for row in each.samplers if row.has_file},
-            loads={entry.drawn["id"] for each in stored for entry in each.entries if entry.kind == LOAD},
-            found=found,
-        )
-
-    async def _restore_session(self, stored: _Stored, restored: Restored) -> None:
+    async def _restore_session(self, stored: Journaled, restored: Restored) -> None:
         row = stored.session
         session = self._sessions.add(row.session_id, row.owner, row.idempotency_key)
         restored.num_sessions += 1
@@ -309,19 +240,15 @@ class Restoring:
             self._fail([entry for entry in of_model if entry.kind != FINISHED])
 
     async def _plan_creation(self, entry: Entry) -> None:
-        """Make the model known that an entry creates."""
-        while True:
-            try:
-                plan = await self._accepting.plan(entry, self._reader)
-            except StorageBusyError as error:
-                _log.error("a request cannot be read again: %s; trying again", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-            except CookhouseError as error:
-                _log.error("%s cannot be made again: %s", entry.model_id, error)
-                return
-            else:
-                plan.on_accepted()
-                return
+        """Make the model known that an entry creates. Raises StorageBusyError: the entry cannot be read now."""
+        try:
+            plan = await self._accepting.plan(entry, self._reader)
+        except StorageBusyError:
+            raise
+        except CookhouseError as error:
+            _log.error("%s cannot be made again: %s", entry.model_id, error)
+        else:
+            plan.on_accepted()
 
     def _restore_sampler(self, row: SamplerRow, publishing: Entry | None, file_bytes: Mapping[str, int]) -> None:
         """`publishing`: the request that publishes its weights, if that has to run again."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from cookhouse.engine.contract import Up
@@ -34,7 +35,8 @@ from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.requests.workers import WorkerRequests
-from cookhouse.server.restoring import Restored, Restoring
+from cookhouse.server.restored import Restored
+from cookhouse.server.restoring import Restoring
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures
 from cookhouse.server.sequencer.held import HeldBytes
@@ -236,6 +238,8 @@ class Service:
         self._replay: asyncio.Task[None] | None = None
         self._replays: set[asyncio.Task[None]] = set()
         """Of sessions that were taken over."""
+        self._taken: Restored | None = None
+        """Of these, what has not been told of."""
         self._sweeper: asyncio.Task[None] | None = None
         self._sweeping = threading.Lock()  # held while a thread sweeps the store
         self._is_shut_down = False
@@ -270,7 +274,9 @@ class Service:
         self._forwarding = Forwarding(leases.server_id)
         self.placing = Placing(leases, self._forwarding, self.futures, hold_seconds=self.settings.long_poll_seconds)
         self.draining.send_on = self.placing.to_another
-        await leases.join(self.sessions, self._take_over, self._profile(), self._forwarding.ask)
+        await leases.join(
+            self.sessions, self._take_over, self._profile(), self._forwarding.ask, on_tried=self._tell_of_taken
+        )
         await leases.settle()
         await asyncio.to_thread(self.checkpoints.tidy, leases.members.is_alone)
         await self._restoring.sweep_shared(leases.members.is_alone)
@@ -283,15 +289,21 @@ class Service:
             base_models=self.base_models.names,
         )
 
-    async def _take_over(self, session_ids: Collection[str]) -> Collection[str]:
+    async def _take_over(self, session_id: str) -> None:
         assert self._restoring is not None
-        restored = await self._restoring.restore(session_ids)
-        if not restored.num_sessions:
-            return restored.failed
-        telling = asyncio.create_task(self._tell(restored), name="replay of sessions taken over")
-        self._replays.add(telling)
-        telling.add_done_callback(self._replays.discard)
-        return restored.failed
+        began_at = time.monotonic()
+        restored = await self._restoring.take_over(session_id)
+        if self._taken is None:
+            self._taken = replace(restored, began_at=began_at)
+        else:
+            self._taken.add(restored)
+
+    def _tell_of_taken(self) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None and taken.num_sessions:
+            telling = asyncio.create_task(self._tell(taken), name="replay of sessions taken over")
+            self._replays.add(telling)
+            telling.add_done_callback(self._replays.discard)
 
     async def hand_over(self) -> None:
         """Have the other servers take over all sessions now, and see that what was sent on to them is answered."""
@@ -385,6 +397,7 @@ class Service:
             return
         self._is_shut_down = True
         self.answers.shut_down()
+        self.copying.close()
         self._writer.shutdown(wait=False, cancel_futures=True)
         if self._remote is not None:
             self._remote.close()

@@ -2,6 +2,7 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -259,8 +260,8 @@ def test_a_commit_whose_answer_was_lost_keeps_its_folder(
     """Would catch a row whose folder the same request deletes."""
     put = store.put_checkpoint
 
-    def commit(row: CheckpointRow, *, overwrite: bool) -> None:
-        put(row, overwrite=overwrite)
+    def commit(row: CheckpointRow, **options: Any) -> None:
+        put(row, **options)
         raise cut()
 
     monkeypatch.setattr(store, "put_checkpoint", commit)

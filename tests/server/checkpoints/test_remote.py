@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.blobs.test_stores import s3
@@ -172,9 +173,9 @@ def test_a_crash_between_any_two_steps(servers: Servers, monkeypatch: pytest.Mon
     bucket, store = servers.bucket, servers.store
     put, delete = store.put_checkpoint, store.delete_checkpoint_row
 
-    def put_row(row: CheckpointRow, *, overwrite: bool) -> CheckpointRow | None:
+    def put_row(row: CheckpointRow, **options: Any) -> CheckpointRow | None:
         bucket.step()
-        replaced = put(row, overwrite=overwrite)
+        replaced = put(row, **options)
         bucket.step()
         return replaced
 
@@ -248,11 +249,11 @@ def test_what_another_server_is_saving_stays(servers: Servers, monkeypatch: pyte
     saving, starting = (servers.start(name, is_shared=True) for name in "ab")
     put = servers.store.put_checkpoint
 
-    def commit(row: CheckpointRow, *, overwrite: bool) -> CheckpointRow | None:
+    def commit(row: CheckpointRow, **options: Any) -> CheckpointRow | None:
         starting.tidy(lambda: False)
         starting.sweep()
         saving.sweep()
-        return put(row, overwrite=overwrite)
+        return put(row, **options)
 
     monkeypatch.setattr(servers.store, "put_checkpoint", commit)
     row = saving.write(NEW, fill)

@@ -3,55 +3,95 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 
 import pytest
 import sqlalchemy as sa
 from tests.server.conftest import Cluster
+from tests.server.leases.keepers import keeper_of
 from tests.server.store.test_schema import connected
 from tests.waiting import wait_until
 
 from cookhouse.errors import InputError
 from cookhouse.server.leases import keeper as keeping
-from cookhouse.server.leases.keeper import Keeper
-from cookhouse.server.leases.members import SILENT_SECONDS, Members
+from cookhouse.server.leases import silence
+from cookhouse.server.leases.beats import Beats
+from cookhouse.server.leases.listing import Listing
+from cookhouse.server.leases.members import Members
 from cookhouse.server.leases.profile import Profile
 from cookhouse.server.refusals import LeaseLostError, StorageBusyError
 from cookhouse.server.store import postgresql as module
+from cookhouse.server.store.copies import Copies
+from cookhouse.server.store.failures import unreachable
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
+from cookhouse.server.store.tables import ServerRecord
 
 NO_PROFILE = Profile()
 
+HOUR, DAY = 3600.0, 86400.0
+
+
+@dataclass(frozen=True)
+class Server:
+    members: Members
+    beats: Beats
+    store: Store
+
+    @property
+    def server_id(self) -> str:
+        return self.members.server_id
+
+    def living(self) -> Sequence[str]:
+        return [member.server_id for member in self.beats.living()]
+
+    def drop(self, other: "Server") -> None:
+        """As one that has said nothing since now."""
+        [heard_at] = [one.heard_at for one in self.beats.living() if one.server_id == other.server_id]
+        self.beats.drop({other.server_id: heard_at})
+
+    def claim(self) -> Sequence[str]:
+        return self.beats.claim(self.beats.living())
+
+    def begin(self, count: int) -> Sequence[str]:
+        rows = [
+            SessionRow(session_id=f"s{index}", owner="me", created_at=1.0, server_id=self.server_id)
+            for index in range(count)
+        ]
+        return [self.members.add_session(row) for row in rows]
+
 
 class Group:
-    """Members that each have a store of their own over one database."""
+    """Servers that have each a store of its own over one database."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._stack = ExitStack()
-        self.stores: list[Store] = []
+        self._count = 0
 
-    def made(self) -> Members:
+    def made(self) -> Server:
         """One that has not joined."""
-        self.stores.append(self._stack.enter_context(closing(Store(self.url, is_shared=True))))
-        return Members(self.stores[-1], f"http://here:{len(self.stores)}")
+        self._count += 1
+        store = self._stack.enter_context(closing(Store(self.url, is_shared=True)))
+        members = Members(store, f"http://here:{self._count}")
+        return Server(members, Beats(members), store)
 
-    def new(self, profile: Profile = NO_PROFILE) -> Members:
-        members = self.made()
-        members.join(profile)
-        return members
+    def new(self, profile: Profile = NO_PROFILE, *, claims: bool = True) -> Server:
+        server = self.made()
+        server.members.join(profile)
+        if claims:
+            server.beats.begin_claiming()
+        return server
+
+    def silence(self, server: Server) -> None:
+        """Have it heard of long ago, by the database's clock."""
+        with connected(self.url) as connection:
+            wanted = sa.update(ServerRecord).where(ServerRecord.server_id == server.server_id)
+            connection.execute(wanted.values(heard_at=ServerRecord.heard_at - 60.0))
 
     def close(self) -> None:
         self._stack.close()
-
-    def silence(self, members: Members, seconds: float = SILENT_SECONDS + 1) -> None:
-        """Have it unheard of for so long."""
-        with connected(self.url) as connection:
-            connection.execute(
-                sa.text("UPDATE servers SET heard_at = heard_at - :seconds WHERE server_id = :of"),
-                {"seconds": seconds, "of": members.server_id},
-            )
 
 
 @pytest.fixture
@@ -60,39 +100,74 @@ def group(postgresql: Cluster) -> Iterator[Group]:
         yield group
 
 
-def begin(members: Members, count: int) -> Sequence[str]:
-    rows = [
-        SessionRow(session_id=f"s{index}", owner="me", created_at=1.0, server_id=members.server_id)
-        for index in range(count)
-    ]
-    return [members.add_session(row) for row in rows]
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beats come fifty times as often."""
+    monkeypatch.setattr(keeping, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(silence, "SILENT_SECONDS", 1.0)
 
 
 def test_the_others_share_what_a_dead_server_held(group: Group) -> None:
     """Would catch sessions that two take, or none."""
     dead, one, two = group.new(), group.new(), group.new()
-    begun = begin(dead, 40)
-    assert one.claim(one.living()) == []
-    group.silence(dead)
-    two.drop_silent()
-    claimed = [one.claim(one.living()), two.claim(two.living())]
+    begun = dead.begin(40)
+    assert one.claim() == []
+    two.drop(dead)
+    claimed = [one.claim(), two.claim()]
     assert sorted(name for names in claimed for name in names) == sorted(begun)
     assert all(len(names) > 5 for names in claimed)
-    assert {one.holder(name).server_id for name in begun} == {one.server_id, two.server_id}  # type: ignore[union-attr]
+    assert {one.members.holder(name).server_id for name in begun} == {one.server_id, two.server_id}  # type: ignore[union-attr]
+
+
+def test_a_server_that_does_not_claim_yet_is_left_nothing(group: Group) -> None:
+    """Would catch sessions that wait for a server which is still starting, and may never serve."""
+    dead, one = group.new(), group.new()
+    begun = dead.begin(20)
+    starting = group.new(claims=False)
+    one.drop(dead)
+    assert starting.claim() == []
+    assert one.claim() == sorted(begun)
+    starting.beats.begin_claiming()
+    one.members.leave()
+    assert starting.claim() == sorted(begun)
+
+
+def test_a_claim_whose_commit_was_not_answered_is_told_of(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch sessions that a server holds, and of which it never hears."""
+    dead, mine = group.new(), group.new()
+    begun = dead.begin(3)
+    mine.drop(dead)
+    quick = mine.store.database.quick
+
+    @contextmanager
+    def cut() -> Iterator[sa.Connection]:
+        with quick() as connection:
+            yield connection
+        raise unreachable("it was cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mine.store.database, "quick", cut)
+        living = mine.members.counted()
+        with pytest.raises(StorageBusyError):
+            mine.beats.claim(living)
+    assert mine.claim() == sorted(begun)
+    assert mine.claim() == []
 
 
 def test_a_server_that_was_dropped_writes_nothing(group: Group) -> None:
     """Would catch a step of a server that woke up, beside the ones of who took its place."""
     dead, other = group.new(), group.new()
     lost: list[bool] = []
-    dead.on_lost = lambda: lost.append(True)
-    group.silence(dead)
-    other.drop_silent()
-    assert not dead.beat()
-    with pytest.raises(LeaseLostError, match="another has taken them over"):
-        begin(dead, 1)
-    assert lost == [True]
-    assert other.live_sessions() == set()
+    dead.members.on_lost = lambda: lost.append(True)
+    living = dead.beats.living()
+    other.drop(dead)
+    assert dead.beats.beat() is None
+    for write in (lambda: dead.begin(1), lambda: dead.beats.claim(living), lambda: dead.drop(other)):
+        with pytest.raises(LeaseLostError, match="another has taken them over"):
+            write()
+    assert lost == [True] * 3
+    assert other.members.live_sessions() == set()
+    assert other.living() == [other.server_id]
 
 
 def test_a_transaction_under_way_ends_before_its_server_is_dropped(group: Group) -> None:
@@ -102,13 +177,12 @@ def test_a_transaction_under_way_ends_before_its_server_is_dropped(group: Group)
     paused, other = group.new(), group.new()
 
     def is_dropped() -> bool:
-        other.drop_silent()
+        other.drop(paused)
         return len(other.living()) == 1
 
     def write() -> None:
-        with group.stores[0].database.writing() as session:
-            group.silence(paused)
-            other.drop_silent()
+        with paused.store.database.writing() as session:
+            other.drop(paused)
             assert len(other.living()) == 2
             wait_until(is_dropped)
             session.execute(sa.text("SELECT 1"))
@@ -117,56 +191,62 @@ def test_a_transaction_under_way_ends_before_its_server_is_dropped(group: Group)
         write()
 
 
-def test_who_was_cut_off_itself_drops_nobody_at_once(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Would catch a database that was away for ten seconds, whereupon the first server back takes all the others'
-    sessions.
-    """
-    monkeypatch.setattr(keeping, "BEAT_SECONDS", 0.02)
-    monkeypatch.setattr(keeping, "_STEADY_SECONDS", 0.5)
+def test_who_has_beaten_meanwhile_is_not_dropped(group: Group) -> None:
+    """Would catch a server that was found silent, and beat before it was dropped."""
     mine, other = group.new(), group.new()
-    begun = begin(other, 2)
-    group.silence(other)
-    claimed: list[str] = []
-    changed, lost = threading.Event(), threading.Event()
-    keeper = Keeper(mine, on_claimed=claimed.extend, on_change=changed.set, on_lost=lost.set)
-    keeper._steady_since = time.monotonic()
+    [heard_at] = [one.heard_at for one in mine.beats.living() if one.server_id == other.server_id]
+    other.beats.beat()
+    mine.beats.drop({other.server_id: heard_at})
+    assert len(mine.living()) == 2
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_dead_server_s_sessions_are_claimed_by_one_that_has_just_started(group: Group) -> None:
+    """Would catch one that is taken for alive for ever, and one that others have taken over and that goes on."""
+    dead = group.new()
+    begun = dead.begin(2)
+    mine, lost, claimed = group.new(claims=False), threading.Event(), list[str]()
+    keeper = keeper_of(mine.beats, on_claimed=claimed.extend, on_lost=lost.set)
     keeper.begin_claiming()
     keeper.start()
-    wait_until(changed.is_set)
-    assert claimed == []
-    other.beat()
-    group.silence(other)
     wait_until(lambda: sorted(claimed) == sorted(begun))
-    group.silence(mine)
-    last = group.new()
-    last.drop_silent()
-    assert mine.beat()  # it has beaten again meanwhile
-    mine.leave()
+    mine.members.leave()
     wait_until(lost.is_set)
     keeper.stop()
 
 
-def test_a_failed_write_stops_no_beat(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Would catch a server that is taken over since a row of a list could not be written."""
-    monkeypatch.setattr(keeping, "BEAT_SECONDS", 0.02)
-    mine, other = group.new(), group.new()
-    is_written = threading.Event()
+@pytest.mark.usefixtures("quick")
+def test_beats_and_claims_wait_for_no_other_work(group: Group) -> None:
+    """Would catch a server that is taken over since a transaction of its own waits for a lock, or for the network."""
+    dead, mine = group.new(), group.new(claims=False)
+    begun = dead.begin(2)
+    claimed: list[str] = []
+    keeper = keeper_of(mine.beats, on_claimed=claimed.extend)
+    with mine.store.database.writing():
+        keeper.begin_claiming()
+        keeper.start()
+        wait_until(lambda: sorted(claimed) == sorted(begun))
+    keeper.stop()
+
+
+def test_a_failed_write_stops_no_other() -> None:
+    """Would catch rows that no other server ever lists, since one could not be written once."""
+    tried: list[bool] = []
+    is_tried = threading.Event()
 
     def flush() -> None:
-        is_written.set()
+        tried.append(True)
+        is_tried.set()
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(mine, "flush", flush)
-    changed = threading.Event()
-    keeper = Keeper(mine, on_claimed=lambda _: None, on_change=changed.set, on_lost=lambda: None)
-    keeper.start()
-    wait_until(changed.is_set)
-    keeper.write_soon()
-    wait_until(is_written.is_set)
-    changed.clear()
-    other.leave()
-    wait_until(changed.is_set)
-    keeper.stop()
+    listing = Listing(flush)
+    listing.start()
+    for number in (1, 2):
+        listing.write_soon()
+        assert is_tried.wait(10)
+        is_tried.clear()
+        assert len(tried) == number
+    listing.stop()
 
 
 def test_a_claim_counts_until_it_is_taken_note_of(group: Group) -> None:
@@ -174,13 +254,34 @@ def test_a_claim_counts_until_it_is_taken_note_of(group: Group) -> None:
     ended.
     """
     mine = group.new()
-    keeper = Keeper(mine, on_claimed=lambda _: None, on_change=lambda: None, on_lost=lambda: None)
+    keeper = keeper_of(mine.beats)
     for _ in range(2):
-        keeper._claim(mine.living())
+        keeper._claim(mine.beats.living())
     keeper.num_told += 1
     assert keeper.is_claiming
     keeper.num_told += 1
     assert not keeper.is_claiming
+
+
+def test_a_machine_s_clock_deletes_nothing_of_the_others(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a server whose machine is a day ahead: it takes the others' checkpoints for expired, and makes a copy
+    again that another has made.
+    """
+    mine = group.new()
+    now = time.time()
+    Copies(mine.store, mine.server_id).begin("me", "k")
+    monkeypatch.setattr(time, "time", lambda: now + 2 * DAY)
+    ahead = group.new()
+    ahead.beats.beat()
+    ends_at = mine.store.clock.end_of(HOUR)
+    uptime = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: uptime + HOUR)  # the first hour of a server deletes nothing
+    ahead.store.note_time(ends_at - 1.0)
+    assert not ahead.store.clock.is_over(ends_at)
+    ahead.store.note_time(ends_at + HOUR)
+    assert ahead.store.clock.is_over(ends_at)
+    with pytest.raises(StorageBusyError, match="another server makes this copy"):
+        Copies(ahead.store, ahead.server_id).begin("me", "k")
 
 
 def test_it_is_shared_by_those_who_say_so_alone(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,5 +316,5 @@ def test_two_that_start_at_once_make_the_tables_once(postgresql: Cluster) -> Non
 
 
 def test_all_sign_with_one_secret(group: Group) -> None:
-    one, two = group.new(), group.new()
+    one, two = group.new().members, group.new().members
     assert one.secret("links", b"first") == two.secret("links", b"second") == b"first"

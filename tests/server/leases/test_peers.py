@@ -15,7 +15,7 @@ from cookhouse.server.leases.peers import Peers
 
 
 def member(server_id: str) -> Member:
-    return Member(server_id=server_id, url=f"http://{server_id}:8000", is_leaving=False, silent_seconds=0.0)
+    return Member(server_id=server_id, url=f"http://{server_id}:8000", is_leaving=False, heard_at=0.0)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """Catches servers that keep what they share at different places."""
 
 import pytest
-from tests.server.leases.test_members import Group, group
+from tests.server.leases.test_members import Group, Server, group
 
 from cookhouse.errors import InputError
-from cookhouse.server.leases.members import Members
 from cookhouse.server.leases.profile import Profile
 
 __all__ = ["group"]
@@ -13,7 +12,7 @@ HERE = Profile(journal="files", checkpoints="s3://kitchen/checkpoints", base_mod
 
 
 @pytest.fixture
-def newcomer(group: Group) -> Members:
+def newcomer(group: Group) -> Server:
     group.new(HERE)
     return group.made()
 
@@ -31,16 +30,16 @@ def newcomer(group: Group) -> Members:
         ),
     ],
 )
-def test_another_place_is_refused(newcomer: Members, profile: Profile, words: str) -> None:
+def test_another_place_is_refused(newcomer: Server, profile: Profile, words: str) -> None:
     """Would catch a server that looks for bodies and checkpoints where the others have put none."""
-    for refuses in (newcomer.check, newcomer.join):
+    for refuses in (newcomer.members.check, newcomer.members.join):
         with pytest.raises(InputError, match=words):
             refuses(profile)
     assert len(newcomer.living()) == 1
 
 
-def test_the_same_places_are_not(newcomer: Members) -> None:
-    newcomer.join(Profile(journal="files", checkpoints="s3://kitchen/checkpoints/"))
+def test_the_same_places_are_not(newcomer: Server) -> None:
+    newcomer.members.join(Profile(journal="files", checkpoints="s3://kitchen/checkpoints/"))
     assert len(newcomer.living()) == 2
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import sqlalchemy as sa
 import zstandard
 from sqlalchemy.exc import OperationalError
 from tests.server.hosting import KEY, OTHER_KEY
@@ -22,13 +23,16 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.journal.segments import MAX_ROW_BYTES
-from cookhouse.server.leases import keeper, leases
+from cookhouse.server.leases import keeper, taking
+from cookhouse.server.leases.beats import Beats
+from cookhouse.server.leases.keeper import Keeper
 from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.restoring import Restoring
 from cookhouse.server.store.failures import unreachable
 from cookhouse.server.store.rows import SessionRow
+from cookhouse.server.store.tables import ServerRecord
 
 Two = tuple[Server, Server]
 BEGIN: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}
@@ -159,29 +163,49 @@ def test_what_a_silent_server_accepted_is_done_by_the_other(shared: Shared) -> N
         assert shared.num_lost == 1
 
 
+def test_a_server_that_was_dropped_says_of_nothing_that_it_has_ended(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a machine that was suspended, and whose clock stood still: it does not know what others have made of
+    a session since (404, 410), and the client gives up.
+    """
+    first, second = two
+    old, taker = first.host.service.leases, second.host.service.leases
+    assert old is not None
+    assert taker is not None
+    assert old._keeper is not None
+    session_id = first.session()
+    old._keeper.stop()
+    monkeypatch.setattr(Keeper, "is_current", True)
+    model = {"model_id": f"{session_id}:train:7"}
+    assert first.http.post("/get_info", json=model).status_code == 404
+    with taker.members.store.database.writing() as session:
+        session.execute(sa.delete(ServerRecord).where(ServerRecord.server_id == old.server_id))
+    assert first.http.post("/get_info", json=model).status_code == 503
+    assert old.has_left
+
+
 def test_nothing_is_claimed_before_the_folder_is_swept(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a sweep that deletes the state which a session that is back already is just writing."""
     with shared.server() as first:
         session_id = first.session()
     monkeypatch.setattr(keeper, "BEAT_SECONDS", 0.02)
-    beat, claim, tidy = Members.beat, Members.claim, Checkpoints.tidy
+    beat, claim, tidy = Beats.beat, Beats.claim, Checkpoints.tidy
     did: list[str] = []
 
-    def told_beat(members: Members) -> bool:
+    def told_beat(beats: Beats) -> Sequence[Member] | None:
         did.append("beat")
-        return beat(members)
+        return beat(beats)
 
-    def told_claim(members: Members, living: Sequence[Member]) -> Sequence[str]:
+    def told_claim(beats: Beats, living: Sequence[Member]) -> Sequence[str]:
         did.append("claim")
-        return claim(members, living)
+        return claim(beats, living)
 
     def slow_tidy(checkpoints: Checkpoints, is_alone: Callable[[], bool]) -> None:
         wait_until(lambda: did.count("beat") > 3)
         tidy(checkpoints, is_alone)
         did.append("tidy")
 
-    monkeypatch.setattr(Members, "beat", told_beat)
-    monkeypatch.setattr(Members, "claim", told_claim)
+    monkeypatch.setattr(Beats, "beat", told_beat)
+    monkeypatch.setattr(Beats, "claim", told_claim)
     monkeypatch.setattr(Checkpoints, "tidy", slow_tidy)
     with shared.server() as second:
         wait_until(lambda: second.host.service.sessions.has(session_id))
@@ -197,7 +221,7 @@ def test_a_session_that_comes_back_in_part_is_tried_again(shared: Shared, monkey
         accepted = first.forward_backward(model_id, 1).json()["request_id"]
         first.host.on_loop(first.host.service.hand_over)
         engine.free.set()
-    monkeypatch.setattr(leases, "_FAILED_SECONDS", 0.1)
+    monkeypatch.setattr(taking, "_FAILED_SECONDS", 0.1)
     restore_model = Restoring._restore_model
     outcomes: list[bool] = []
 

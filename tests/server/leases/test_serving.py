@@ -5,7 +5,7 @@ import threading
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.leases.conftest import Shared, leases_of
-from tests.server.leases.test_members import Group, begin, group
+from tests.server.leases.test_members import Group, group
 from tests.server.leases.test_routing import in_thread
 from tests.waiting import wait_until
 
@@ -49,8 +49,8 @@ def sampler_of(session_id: str, base_model: str) -> SamplerRow:
 def test_each_goes_to_one_that_offers_its_models(group: Group, caplog: pytest.LogCaptureFixture) -> None:
     """Would catch models that are lost since they went by chance, and a session that nobody takes though one could."""
     dead, one, two = group.new(offering("a", "b", "c")), group.new(offering("a")), group.new(offering("a", "b"))
-    begun = begin(dead, 8)
-    store = group.stores[0]
+    begun = dead.begin(8)
+    store = dead.store
     for session_id, name in zip(begun, ["a", "a:peft:1024", "b", "b", "b", "c", "b", "c"], strict=True):
         if session_id == "s6":
             store.add_sampler(sampler_of(session_id, name))
@@ -58,18 +58,18 @@ def test_each_goes_to_one_that_offers_its_models(group: Group, caplog: pytest.Lo
             store.add_run(run_of(session_id, name))
     store.add_sampler(sampler_of("s0", "b"))
     store.flush()
-    dead.leave()
+    dead.members.leave()
     caplog.clear()
-    assert {"s0", "s2", "s3", "s4", "s6"} <= set(two.claim(two.living())) <= {*begun} - {"s5", "s7"}
-    assert set(one.claim(one.living())) <= {"s1"}
-    assert two.serving.unserved == {"s5": {"c"}, "s7": {"c"}}
-    two.claim(two.living())
+    assert {"s0", "s2", "s3", "s4", "s6"} <= set(two.claim()) <= {*begun} - {"s5", "s7"}
+    assert set(one.claim()) <= {"s1"}
+    assert two.members.serving.unserved == {"s5": {"c"}, "s7": {"c"}}
+    two.claim()
     (message,) = {record.getMessage() for record in caplog.records}
     assert message.startswith("2 sessions wait for a server that offers c: no single one of those that run does")
     third = group.new(offering("c"))
-    assert third.claim(third.living()) == ["s5", "s7"]
-    two.claim(two.living())
-    assert two.serving.unserved == {}
+    assert third.claim() == ["s5", "s7"]
+    two.claim()
+    assert two.members.serving.unserved == {}
 
 
 class HeldCreation(FakeEngine):

@@ -1,18 +1,26 @@
 """Catches failures of PostgreSQL that reach a client as SQL, and two servers that write to one database."""
 
 import sys
+import threading
+from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from tests.server.conftest import Cluster, OpenStore
 from tests.server.store.test_schema import connected
 from tests.server.store.test_store import CHECKPOINT, SESSION
+from tests.waiting import wait_until
 
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageBusyError, StorageError
+from cookhouse.server.store import database
 from cookhouse.server.store import postgresql as module
 from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.store import Store
+from cookhouse.server.store.tables import UsageRecord
+from cookhouse.server.store.usage import Usage
 
 
 def test_one_server_has_the_database(
@@ -142,3 +150,51 @@ def test_a_missing_driver_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(InputError, match=r"needs the package psycopg, which is not installed: .*install.*postgres"):
         Store("postgresql://me@here/x")
+
+
+def test_what_is_to_be_quick_does_not_wait(postgresql: Cluster) -> None:
+    """Would catch a beat that waits for a lock as long as a request may: its server is taken for dead meanwhile."""
+    store = Store(postgresql.new(), is_shared=True)
+    statement = sa.text("LOCK TABLE servers IN EXCLUSIVE MODE")
+    with closing(store):
+        with store.database.writing() as session:
+            session.execute(statement)
+            with pytest.raises(StorageBusyError), store.database.quick() as connection:
+                connection.execute(statement)
+        with pytest.raises(StorageBusyError), store.database.quick() as connection:
+            connection.execute(sa.text("SELECT pg_sleep(20)"))
+
+
+def test_a_server_takes_so_many_connections(
+    postgresql: Cluster, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch listings that take all connections which a database has for all of its servers."""
+    monkeypatch.setattr(module, "_NUM_READERS", 1)
+    monkeypatch.setattr(database, "_BUSY_SECONDS", 0.1)
+    store = open_store(postgresql.new())
+    with ExitStack() as readers:
+        for _ in range(2):
+            readers.enter_context(store.database.reading()).connection()
+        with pytest.raises(StorageBusyError, match="connections to its database are in use; try again"):
+            store.checkpoint_totals()
+    assert store.checkpoint_totals() == {}
+
+
+def test_two_servers_write_the_usage_of_a_session_at_once(postgresql: Cluster) -> None:
+    """Would catch counts that are lost, since another server has just written the first of the same session."""
+    url = postgresql.new()
+    with closing(Store(url, is_shared=True)) as first, closing(Store(url, is_shared=True)) as second:
+        used = {("me", "s"): Usage(trained_tokens=3), ("me", "t"): Usage(trained_tokens=1)}
+        writing = threading.Thread(target=second.add_usage, args=[used])
+        with first.database.writing() as session:
+            session.add(UsageRecord(owner="me", session_id="s", **asdict(Usage(trained_tokens=4))))
+            session.flush()
+            writing.start()
+            wait_until(lambda: _num_waiting(url) > 0)
+        writing.join(60)
+        assert first.usage_by_owner() == {"me": Usage(trained_tokens=8)}
+
+
+def _num_waiting(url: str) -> int:
+    with connected(url) as connection:
+        return int(connection.execute(sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one())

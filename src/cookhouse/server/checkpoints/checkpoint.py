@@ -50,6 +50,22 @@ def check_ttl(ttl_seconds: int | None) -> None:
         raise InputError(f"ttl_seconds is {ttl_seconds}; allowed are 3600 (an hour) to ten years, or none for ever")
 
 
+def copy_of(row: CheckpointRow, *, model_id: str, owner: str, ttl_seconds: int | None) -> NewCheckpoint:
+    """What a copy of a checkpoint is, in another run."""
+    return NewCheckpoint(
+        model_id=model_id,
+        kind=row.kind,
+        name=row.name,
+        owner=owner,
+        base_model=row.base_model,
+        lora=row.lora_spec,
+        has_optimizer=row.has_optimizer,
+        ttl_seconds=ttl_seconds,
+        overwrite=False,
+        user_metadata=row.user_metadata,
+    )
+
+
 def check_name(new: NewCheckpoint) -> str:
     """The name to save under; refuses one that cannot be used, and a time to live as `check_ttl`."""
     if new.name is None or not _NAME.fullmatch(new.name) or new.name in (".", ".."):

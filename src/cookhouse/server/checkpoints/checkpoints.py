@@ -1,18 +1,15 @@
 """Checkpoints on disk: a folder each, found through the store by its `tinker://` path and never by joining one. Where
 they are kept remotely, see `remote`; those that lie on the disk all the same are read and deleted as here.
 
-    save      <state>/checkpoints/<id>, written whole or not at all ──then──► row in the store
-    delete    <id> renamed to <id>.deleted ──then──► emptied ──then──► row deleted, and the empty folder
+    <state>/checkpoints/<id>, written whole or not at all ──then──► row in the store ──► `Deletions`
 
-A deletion needs no room on the disk: what cannot be written on a full one is done by the next sweep, or at the next
-start. A folder that a crash kept from being finished is deleted by a start. Any other without a row is not ours to
+A folder that a crash kept from being finished is deleted by a start. Any other without a row is not ours to
 delete: a start puts it aside.
 """
 
 import contextlib
 import logging
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
@@ -24,10 +21,11 @@ from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import sync
 from cookhouse.server.checkpoints.blob_files import id_in
-from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint, check_name, unwritten
+from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint, check_name, copy_of, unwritten
 from cookhouse.server.checkpoints.checksums import checksums, verify
+from cookhouse.server.checkpoints.deletions import Deletions
 from cookhouse.server.checkpoints.encryption import encrypt_files
-from cookhouse.server.checkpoints.leftovers import HEX, delete_unfinished, put_aside, tell_local, tell_lost, unfinished
+from cookhouse.server.checkpoints.leftovers import delete_unfinished, put_aside, tell_local, tell_lost, unfinished
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.checkpoints.remote import RemoteCheckpoints
 from cookhouse.server.journal.folders import link_files
@@ -35,11 +33,9 @@ from cookhouse.server.refusals import DiskError, LeaseLostError, NotFoundError, 
 from cookhouse.server.store.failures import is_cut
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
-from cookhouse.server.store.store import Store
+from cookhouse.server.store.store import Also, Store
 
 _log = logging.getLogger(__name__)
-_DELETED = ".deleted"
-_MARKERS = HEX + _DELETED
 
 
 class Checkpoints:
@@ -62,7 +58,7 @@ class Checkpoints:
         self._folder = folder
         self._store = store
         self._read_only = read_only
-        self._deletions = threading.Lock()
+        self._deletions = Deletions(folder, store, remote)
         private_folder(folder)
         if not is_shared:
             self.tidy()
@@ -76,10 +72,10 @@ class Checkpoints:
         found_remote = self._remote.found() if self._remote is not None and is_alone() else None
         if not is_alone():
             return
-        self._finish_deletions()
+        self._deletions.finish()
         delete_unfinished(there)
         kept = self._store.checkpoint_ids()
-        markers = set(folder.glob(_MARKERS))
+        markers = set(self._deletions.markers())
         found = {path.name: path for path in there if path.is_dir() and path not in markers}
         put_aside(folder, [path for name, path in found.items() if name not in kept])
         lost = kept - set(found)
@@ -212,7 +208,7 @@ class Checkpoints:
         row, folder = kept.row, kept.folder
         if isinstance(error, DamagedError | OSError | DiskError):
             is_own = folder == self.folder_of(row)
-            if is_own and folder.with_name(f"{row.checkpoint_id}{_DELETED}").exists():  # by another server
+            if is_own and self._deletions.has_begun(row.checkpoint_id):  # by another server
                 return InputError(f"{row.path} has been deleted")
             if is_own and row.checkpoint_id not in self._store.checkpoint_ids():
                 return InputError(f"{row.path} has been deleted")
@@ -251,7 +247,7 @@ class Checkpoints:
         """Delete what was written for a checkpoint that will not be."""
         shutil.rmtree(folder, ignore_errors=True)
 
-    def write(self, new: NewCheckpoint, write: Callable[[Path], None]) -> CheckpointRow:
+    def write(self, new: NewCheckpoint, write: Callable[[Path], None], also: Also | None = None) -> CheckpointRow:
         """Let `write` fill a new folder, then `commit` it. Raises as that does."""
         name, folder = self.check(new), self.new_folder()
         try:
@@ -262,11 +258,14 @@ class Checkpoints:
                 path = f"tinker://{new.model_id}/{new.kind}/{name}"
                 raise unwritten(path, error.strerror or str(error)) from error
             raise
-        return self.commit(new, folder)
+        return self.commit(new, folder, also=also)
 
-    def commit(self, new: NewCheckpoint, folder: Path, checkpoint_id: str | None = None) -> CheckpointRow:
+    def commit(
+        self, new: NewCheckpoint, folder: Path, checkpoint_id: str | None = None, also: Also | None = None
+    ) -> CheckpointRow:
         """Make a folder of `new_folder`, which has been written whole, a checkpoint, with this id or a new one; or
-        delete it, unless it may be one all the same. Its files are encrypted first, where that was asked for.
+        delete it, unless it may be one all the same. Its files are encrypted first, where that was asked for. For
+        `also` see `Store.put_checkpoint`.
 
         Raises:
             InputError: as `check`.
@@ -301,7 +300,7 @@ class Checkpoints:
             except OSError as error:
                 raise unwritten(row.path, error.strerror or str(error)) from error
             try:
-                replaced = self._store.put_checkpoint(row, overwrite=new.overwrite)
+                replaced = self._store.put_checkpoint(row, overwrite=new.overwrite, also=also)
             except StorageError as error:
                 if self._may_be_kept(row, error):
                     undo.pop_all()
@@ -313,7 +312,7 @@ class Checkpoints:
             self._remote.keep(row, folder)
         if replaced is not None:
             with contextlib.suppress(OSError, StorageError):  # put aside at the next start, or marked as going
-                self._discard(replaced)
+                self._deletions.begin(replaced)
         return row
 
     def _upload(self, remote: RemoteCheckpoints, folder: Path, row: CheckpointRow, undo: contextlib.ExitStack) -> None:
@@ -349,30 +348,22 @@ class Checkpoints:
         sync(self._folder)
         return target
 
-    def copy(self, row: CheckpointRow, *, model_id: str, owner: str, ttl_seconds: int | None) -> CheckpointRow:
-        """A checkpoint of a run of its own with the same files, which it shares on disk where the file system can.
+    def copy(
+        self, row: CheckpointRow, *, model_id: str, owner: str, ttl_seconds: int | None, also: Also | None = None
+    ) -> CheckpointRow:
+        """A checkpoint of a run of its own with the same files, which it shares on disk where the file system can. For
+        `also` see `Store.put_checkpoint`.
 
         Raises:
             InputError: the time to live cannot be used, or the source has been deleted.
             StorageError: the disk is full, or failed otherwise.
         """
-        new = NewCheckpoint(
-            model_id=model_id,
-            kind=row.kind,
-            name=row.name,
-            owner=owner,
-            base_model=row.base_model,
-            lora=row.lora_spec,
-            has_optimizer=row.has_optimizer,
-            ttl_seconds=ttl_seconds,
-            overwrite=False,
-            user_metadata=row.user_metadata,
-        )
+        new = copy_of(row, model_id=model_id, owner=owner, ttl_seconds=ttl_seconds)
         try:
             source = StoredCheckpoint(row=row, folder=self.folder_of(row))
             with self.held(source):
                 self.verify(source)
-                return self.write(new, lambda folder: link_files(source.folder, folder))
+                return self.write(new, lambda folder: link_files(source.folder, folder), also)
         except StorageError:
             raise
         except ServiceError as error:
@@ -385,7 +376,7 @@ class Checkpoints:
             StorageError: the disk fails; nothing has changed.
         """
         try:
-            self._discard(row)
+            self._deletions.begin(row)
         except OSError as error:
             raise StorageError(f"{row.path} could not be deleted: {error.strerror or error}") from error
 
@@ -398,32 +389,6 @@ class Checkpoints:
                 self.delete(row)
         except StorageBusyError as error:
             _log.warning("checkpoints that have expired wait to be deleted: %s", error)
-        self._finish_deletions()
+        self._deletions.finish()
         if self._remote is not None:
             self._remote.sweep(read)
-
-    def _discard(self, row: CheckpointRow) -> None:
-        with self._deletions:
-            folder = self.folder_with_id(row.checkpoint_id)
-            with contextlib.suppress(FileNotFoundError):  # another server deletes it, too
-                self._finish_deletion(folder.rename(folder.with_name(f"{row.checkpoint_id}{_DELETED}")))
-                return
-            if self._remote is None:
-                self._store.delete_checkpoint(row.checkpoint_id)
-                return
-        self._remote.delete(row)
-
-    def _finish_deletions(self) -> None:
-        with self._deletions:
-            for marker in self._folder.glob(_MARKERS):
-                self._finish_deletion(marker)
-
-    def _finish_deletion(self, marker: Path) -> None:
-        """Do what can be done now; the marker stays until all is."""
-        try:
-            for path in marker.iterdir():
-                path.unlink(missing_ok=True)
-            self._store.delete_checkpoint(marker.stem)
-            marker.rmdir()
-        except (OSError, StorageError) as error:
-            _log.warning("the deletion of checkpoint %s will be tried again: %s", marker.stem, error)

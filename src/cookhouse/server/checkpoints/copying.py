@@ -1,11 +1,15 @@
 """Copies of checkpoints: each belongs to a training run of its own, which cannot be trained on."""
 
-import threading
+import asyncio
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from weakref import WeakValueDictionary
 
+from sqlalchemy.orm import Session
 from tinker.types.copy_weights_request import CopyWeightsRequest
 
 from cookhouse.errors import InputError
@@ -13,24 +17,32 @@ from cookhouse.server.checkpoints.checkpoint import check_ttl
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.store.copies import Copies
 from cookhouse.server.store.rows import CheckpointRow, RunRow, SessionRow
-from cookhouse.server.store.store import Store
+from cookhouse.server.store.store import Also, Store
 
+_NUM_THREADS = 2
+"""A copy may take as long as its files take to be read: loads, and the journal, have threads of their own."""
 _MAX_KNOWN = 1024
 """Requests that a retry is recognized among."""
 
 
 class Copying:
-    """Blocking; may be called from any thread, which waits for other copies."""
+    """Lives on the event loop."""
 
     def __init__(self, checkpoints: Checkpoints, store: Store, *, server_id: str | None = None) -> None:
         """`server_id`: of this server, where others recognize the same retries."""
         self._copies = None if server_id is None else Copies(store, server_id)
         self._checkpoints = checkpoints
         self._store = store
-        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="copying checkpoints")
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """Of requests by the same name: one makes the copy, and the others get it."""
         self._known: OrderedDict[tuple[str, str], CheckpointRow] = OrderedDict()
 
-    def copy(self, owner: str, request: CopyWeightsRequest, *, idempotency_key: str | None) -> CheckpointRow:
+    def close(self) -> None:
+        """Begin no further copies."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def copy(self, owner: str, request: CopyWeightsRequest, *, idempotency_key: str | None) -> CheckpointRow:
         """The copy that a request asks for; a retry gets that of the first.
 
         Raises:
@@ -38,18 +50,21 @@ class Copying:
             InputError: a destination that is none, a time to live that cannot be used, or a run that there is already.
             StorageError: the disk is full, or failed otherwise; or another server makes the copy.
         """
-        with self._lock:
-            known = None if idempotency_key is None else self._known.get((owner, idempotency_key))
-            if known is not None:
-                return known
-            if idempotency_key is not None and self._copies is not None:
-                return self._copy_once(self._copies, owner, request, idempotency_key)
-            made = self._copy(owner, request)
-            if idempotency_key is not None:
-                self._known[owner, idempotency_key] = made
+        if idempotency_key is None:
+            return await self._in_thread(self._copy, owner, request)
+        name = owner, idempotency_key
+        turn = self._turns.setdefault(name, asyncio.Lock())
+        async with turn:
+            if self._copies is not None:
+                return await self._in_thread(self._copy_once, self._copies, owner, request, idempotency_key)
+            if name not in self._known:
+                self._known[name] = await self._in_thread(self._copy, owner, request)
                 if len(self._known) > _MAX_KNOWN:
                     self._known.popitem(last=False)
-            return made
+            return self._known[name]
+
+    async def _in_thread(self, copy: Callable[..., CheckpointRow], *arguments: object) -> CheckpointRow:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, copy, *arguments)
 
     def _copy_once(self, copies: Copies, owner: str, request: CopyWeightsRequest, key: str) -> CheckpointRow:
         """A copy that no other server makes for the same request."""
@@ -57,19 +72,22 @@ class Copying:
         made = None if made_id is None else self._store.checkpoint_with_id(made_id)
         if made is not None:
             return made
+
+        def finish(session: Session, row: CheckpointRow) -> None:
+            copies.finish(session, owner, key, row.checkpoint_id)
+
         try:
-            made = self._copy(owner, request)
+            return self._copy(owner, request, finish)
         except BaseException:
             copies.drop(owner, key)
             raise
-        copies.finish(owner, key, made.checkpoint_id)
-        return made
 
-    def _copy(self, owner: str, request: CopyWeightsRequest) -> CheckpointRow:
+    def _copy(self, owner: str, request: CopyWeightsRequest, also: Also | None = None) -> CheckpointRow:
+        """Blocking."""
         check_ttl(request.ttl_seconds)
         session_id, model_id = self._destination(owner, request)
         source = self._checkpoints.resolve(request.source_path, owner)
-        row = self._checkpoints.copy(source, model_id=model_id, owner=owner, ttl_seconds=request.ttl_seconds)
+        row = self._checkpoints.copy(source, model_id=model_id, owner=owner, ttl_seconds=request.ttl_seconds, also=also)
         now = time.time()
         if request.session_id is None:
             self._store.add_session(

@@ -1,11 +1,13 @@
 """What the journal holds after a restart."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.orm import undefer
+from sqlalchemy.orm import Session, undefer
 
 from cookhouse.server.journal.rows import Answer, Entry, State
 from cookhouse.server.journal.segments import DamagedBodyError, Place, Segments
@@ -26,17 +28,52 @@ from cookhouse.server.store.tables import (
 Kept = TypeVar("Kept", Entry, Answer, State, SessionRow, RunRow, SamplerRow)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """Names of folders."""
+
+    states: Collection[str]
+    samplers: Collection[str]
+    loads: Collection[str]
+
+
 class JournalReader:
     """Short, blocking calls, from any thread, about all tenants. Each raises StorageError where it cannot be read."""
 
     def __init__(self, store: Store, segments: Segments) -> None:
-        self._database = store.database
+        self._reading: Callable[[], AbstractContextManager[Session]] = store.database.reading
         self._segments = segments
+
+    @contextmanager
+    def at_once(self) -> Iterator["JournalReader"]:
+        """A reader of one connection, for several calls of one thread: each would look for one."""
+        with self._reading() as session:
+            reader = copy(self)
+            reader._reading = lambda: nullcontext(session)
+            yield reader
 
     def live_sessions(self) -> Sequence[SessionRow]:
         """Those that have not ended, oldest first."""
         query = sa.select(SessionRecord).where(SessionRecord.finished_at.is_(None))
         return self._select(SessionRow, query.order_by(SessionRecord.created_at))
+
+    def live_session(self, session_id: str) -> SessionRow | None:
+        """None: it has ended, or never was."""
+        query = sa.select(SessionRecord).where(SessionRecord.session_id == session_id)
+        return next(iter(self._select(SessionRow, query.where(SessionRecord.finished_at.is_(None)))), None)
+
+    def needed_folders(self, load: str) -> "Needed":
+        """What live sessions need; `load`: the kind of entries that have loaded a checkpoint."""
+        live = sa.select(SessionRecord.session_id).where(SessionRecord.finished_at.is_(None))
+        states = sa.select(StateRecord.state_id).where(StateRecord.session_id.in_(live))
+        samplers = sa.select(SamplerRecord.snapshot_id).where(SamplerRecord.session_id.in_(live))
+        entries = sa.select(EntryRecord.drawn).where(EntryRecord.session_id.in_(live), EntryRecord.kind == load)
+        with self._reading() as session:
+            return Needed(
+                states=set(session.scalars(states)),
+                samplers={name or "" for name in session.scalars(samplers.where(SamplerRecord.has_file))},
+                loads={drawn["id"] for drawn in session.scalars(entries)},
+            )
 
     def runs(self, session_id: str) -> Sequence[RunRow]:
         """Oldest first."""
@@ -59,7 +96,7 @@ class JournalReader:
     def segments(self, session_id: str) -> set[str]:
         """Those that its entries and answers lie in."""
         names: set[str] = set()
-        with self._database.reading() as session:
+        with self._reading() as session:
             for record in (EntryRecord, AnswerRecord):
                 query = sa.select(record.segment).where(record.session_id == session_id, record.segment.is_not(None))
                 names.update(filter(None, session.scalars(query)))
@@ -75,7 +112,7 @@ class JournalReader:
         """
         query = sa.select(AnswerRecord).where(AnswerRecord.session_id == session_id).options(undefer(AnswerRecord.body))
         answers = []
-        with self._database.reading() as session:
+        with self._reading() as session:
             for record in session.scalars(query):
                 try:
                     answers.append(_from_record(Answer, record, body=self._body(record)))
@@ -91,7 +128,7 @@ class JournalReader:
         Raises:
             DamagedBodyError: it is not what was written.
         """
-        with self._database.reading() as session:
+        with self._reading() as session:
             query = sa.select(EntryRecord).where(EntryRecord.request_id == request_id)
             record = session.scalars(query.options(undefer(EntryRecord.body))).one_or_none()
             if record is None:
@@ -108,7 +145,7 @@ class JournalReader:
         return self._segments.read(place, record.body)
 
     def _select(self, kind: type[Kept], query: sa.Select[Any]) -> Sequence[Kept]:
-        with self._database.reading() as session:
+        with self._reading() as session:
             return [_from_record(kind, record) for record in session.scalars(query)]
 
 

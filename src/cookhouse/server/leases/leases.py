@@ -8,16 +8,19 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cookhouse.server.leases.beats import Beats
 from cookhouse.server.leases.folder import check_shared_folder
 from cookhouse.server.leases.keeper import BEAT_SECONDS, Keeper
+from cookhouse.server.leases.listing import Listing
 from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.leases.peers import Ask, Peers
 from cookhouse.server.leases.profile import Profile
-from cookhouse.server.refusals import StorageError
+from cookhouse.server.leases.taking import TakeOver, Taking
+from cookhouse.server.refusals import LeaseLostError, StorageError
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.store.store import Store
 
@@ -26,18 +29,8 @@ _KNOWN_SECONDS = 1.0
 """How long it is remembered who holds a session."""
 _LOOK_SECONDS = 0.2
 _MAX_KNOWN = 10_000
-_RETRY_SECONDS = 0.5
-
-_FAILED_SECONDS = 10.0
-"""After which it is tried again to bring a session back that could not be."""
-
 _QUIET_SECONDS = 2 * BEAT_SECONDS
 """A server unheard of for so long may have ended."""
-
-TakeOver = Callable[[Collection[str]], Awaitable[Collection[str]]]
-"""Brings sessions back from the journal, and returns those that could not be; raises StorageError, with nothing done,
-where that cannot be read now.
-"""
 
 
 class Leases:
@@ -58,14 +51,13 @@ class Leases:
         self._database = store.database
         self._on_lost = on_lost
         self._sessions: Sessions
-        self._take_over: TakeOver
         self._peers: Peers
         self._loop: asyncio.AbstractEventLoop
         self._keeper: Keeper | None = None
-        self._coming: set[str] = set()
+        self._listing = Listing(self.members.flush)
+        self._coming: Taking
         self._changed: asyncio.Event
         self._known: dict[str, tuple[float, Holder]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def server_id(self) -> str:
@@ -80,25 +72,31 @@ class Leases:
         """`join` would refuse what this refuses."""
         await asyncio.to_thread(self.members.check, profile)
 
-    async def join(self, sessions: Sessions, take_over: TakeOver, profile: Profile, ask: Ask) -> None:
-        """Be one of the servers. `take_over` is for what nobody holds, once that may be claimed.
+    async def join(
+        self, sessions: Sessions, take_over: TakeOver, profile: Profile, ask: Ask, *, on_tried: Callable[[], None]
+    ) -> None:
+        """Be one of the servers. `take_over` is for what nobody holds, once that may be claimed; `on_tried` is called
+        when it has been tried for all of that.
 
         Raises:
             InputError: the profile does not go with that of the others.
             StorageError: the database cannot be written.
         """
-        self._sessions, self._take_over = sessions, take_over
+        self._sessions = sessions
+        self._coming = Taking(take_over, on_back=self.forget, on_tried=on_tried, is_over=lambda: self.has_left)
         self._peers = Peers(self.server_id, ask)
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         self.members.on_lost = self._lose
         await asyncio.to_thread(self.members.join, profile)
         keeper = self._keeper = Keeper(
-            self.members,
+            Beats(self.members),
             on_claimed=lambda claimed: self._call(self._claimed, claimed),
             on_change=lambda: self._call(self._note_change),
             on_lost=self._lose,
+            ask=lambda: self._call(keeper.answer),
         )
-        self._database.on_record = keeper.write_soon
+        self._database.on_record = self._listing.write_soon
+        self._listing.start()
         keeper.start()
 
     async def settle(self) -> None:
@@ -145,6 +143,16 @@ class Leases:
         """Whether this server answers for a session."""
         return self.is_current and session_id not in self._coming and self._sessions.has(session_id)
 
+    async def check(self) -> None:
+        """Ask the database whether this server may still say what has ended: after a pause its memory is old.
+
+        Raises:
+            StorageError: it may not, or the database cannot be asked now.
+        """
+        if not await asyncio.to_thread(self.members.is_one):
+            self._lose()
+            raise LeaseLostError("this server holds no sessions any more; send it again")
+
     def is_coming(self, session_id: str) -> bool:
         """Whether a session is being taken over by this server, or may be."""
         return session_id in self._coming or (self._keeper is not None and self._keeper.is_claiming)
@@ -185,6 +193,7 @@ class Leases:
             return
         self.has_left = True
         self._keeper.stop()
+        self._listing.stop()
         try:
             self.members.leave()
         except StorageError as error:
@@ -216,31 +225,7 @@ class Leases:
             self._keeper.num_told += 1
 
     def _come(self, session_ids: Sequence[str]) -> None:
-        self._coming.update(session_ids)
-        self._forget_known()
-        if session_ids:
-            task = asyncio.create_task(self._bring_back(session_ids), name="taking over")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _bring_back(self, session_ids: Sequence[str]) -> None:
-        left = set(session_ids)
-        while left and not self.has_left:
-            try:
-                failed = set(await self._take_over(left))
-            except StorageError as error:
-                _log.warning("sessions that were taken over cannot be read, which is tried again: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            except Exception:
-                _log.exception("sessions could not be taken over, which is tried again")
-                failed = left
-            self._coming.difference_update(left - failed)
-            self._forget_known()
-            left = failed
-            if left:
-                await asyncio.sleep(_FAILED_SECONDS)
-        self._coming.difference_update(left)
+        self._coming.come(session_ids)
         self._forget_known()
 
     def _note_change(self) -> None:

@@ -1,6 +1,6 @@
-"""The servers that share a database, and which of them holds a session: rows, by the database's clock.
+"""The servers that share a database, and which of them holds a session.
 
-    join ──► beat, each second ──► leave
+    join ──► beats, each second ──► leave
                └─ unheard of for `SILENT_SECONDS` ──► the others drop it, and claim its sessions
 
 A server whose row is gone holds nothing, and writes nothing: `fence` is part of each of its transactions, and keeps the
@@ -8,7 +8,6 @@ row until the transaction ends.
 """
 
 import uuid
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -18,15 +17,13 @@ from sqlalchemy.dialects.postgresql import insert
 from cookhouse.server.leases.profile import Profile, check_places
 from cookhouse.server.leases.serving import Serving
 from cookhouse.server.refusals import LeaseLostError
+from cookhouse.server.store.postgresql import NOW
 from cookhouse.server.store.rows import SessionRow
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import AnswerRecord, EntryRecord, SecretRecord, ServerRecord, SessionRecord, add_new
 
 SILENT_SECONDS = 5.0
 """A server unheard of for so long has ended, or is to."""
-_BUSY_SECONDS = 1.0
-"""How long a claim waits for a lock; the next beat tries again."""
-_NOW = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +32,11 @@ class Member:
     url: str
     """Where other servers reach it."""
     is_leaving: bool
-    """Whether it hands its sessions over soon."""
-    silent_seconds: float
+    """Whether it takes no sessions: it hands its own over soon, or has only just started."""
+    heard_at: float
+    """By the database's clock, which may be set at any time: to be compared with itself, and shown."""
+    silent_seconds: float = 0.0
+    """As this server has seen it, by its own clock; where it is to be shown, by the database's."""
     num_sessions: int = 0
 
 
@@ -62,13 +62,12 @@ class Members:
 
     def __init__(self, store: Store, url: str) -> None:
         self.server_id = uuid.uuid4().hex
+        self.store = store
         self._url = url
         self._database = store.database
         self.on_lost: Callable[[], None] = _nothing
         """Called, in any thread, where a transaction finds that this server is none of them any more."""
         self.serving = Serving()
-        self._unsure: Sequence[str] = ()
-        """Sessions of a claim that failed: nobody knows what became of it."""
 
     def check(self, profile: Profile) -> None:
         """Raises InputError: this server keeps things elsewhere than those that are heard of."""
@@ -76,12 +75,15 @@ class Members:
             check_places(profile, _profiles(session.connection()))
 
     def join(self, profile: Profile = _SAYS_NOTHING) -> None:
-        """Be one of them. From now on all that this process writes is fenced. Raises as `check`."""
-        me = {"server_id": self.server_id, "url": self._url, "is_leaving": False, **asdict(profile)}
+        """Be one of them, which takes no sessions yet. From now on all that this process writes is fenced.
+
+        Raises as `check`.
+        """
+        me = {"server_id": self.server_id, "url": self._url, "is_leaving": True, **asdict(profile)}
         with self._database.transaction() as connection:
             self._database.backend.lock_starts(connection)
             check_places(profile, _profiles(connection))
-            connection.execute(sa.insert(ServerRecord).values(**me, heard_at=_NOW))
+            connection.execute(sa.insert(ServerRecord).values(**me, heard_at=NOW))
         self._database.fence = self.fence
 
     def fence(self, connection: sa.Connection) -> None:
@@ -92,23 +94,14 @@ class Members:
             self.on_lost()
             raise LeaseLostError("this server holds no sessions any more: another has taken them over; send it again")
 
-    def beat(self) -> bool:
-        """Say that this server is alive; whether it is still one of them."""
-        mine = sa.update(ServerRecord).where(ServerRecord.server_id == self.server_id).values(heard_at=_NOW)
+    def is_one(self) -> bool:
+        """Whether this server has not been dropped."""
         with self._database.reading() as session:
-            return session.execute(mine.returning(ServerRecord.server_id)).first() is not None
+            return session.get(ServerRecord, self.server_id) is not None
 
     def flush(self) -> None:
         """Write rows that have been recorded, if that can be done within a moment."""
         self._database.try_flush()
-
-    def living(self) -> Sequence[Member]:
-        """All there are, by id."""
-        columns = ServerRecord.server_id, ServerRecord.url, ServerRecord.is_leaving
-        query = sa.select(*columns, (_NOW - ServerRecord.heard_at).label("silent_seconds"))
-        with self._database.reading() as session:
-            rows = session.execute(query.order_by(ServerRecord.server_id)).mappings()
-            return [Member(**row) for row in rows]
 
     def heard(self) -> Mapping[str, float]:
         """When each of the others was heard of, by the database's clock."""
@@ -118,52 +111,17 @@ class Members:
             return {row.server_id: row.heard_at for row in rows}
 
     def counted(self) -> Sequence[Member]:
-        """The same, with how many sessions each holds."""
+        """All there are, by id, with how many sessions each holds."""
         count = sa.func.count(SessionRecord.session_id)
         is_held = (SessionRecord.server_id == ServerRecord.server_id) & SessionRecord.finished_at.is_(None)
         columns = ServerRecord.server_id, ServerRecord.url, ServerRecord.is_leaving, ServerRecord.heard_at
         query = sa.select(*columns, count.label("num_sessions")).outerjoin(SessionRecord, is_held).group_by(*columns)
         counted = query.subquery()
-        wanted = [counted.c.server_id, counted.c.url, counted.c.is_leaving, counted.c.num_sessions]
-        silent = (_NOW - counted.c.heard_at).label("silent_seconds")
+        wanted = [counted.c.server_id, counted.c.url, counted.c.is_leaving, counted.c.heard_at, counted.c.num_sessions]
+        silent = (NOW - counted.c.heard_at).label("silent_seconds")
         with self._database.reading() as session:
             rows = session.execute(sa.select(*wanted, silent).order_by(counted.c.server_id)).mappings()
             return [Member(**row) for row in rows]
-
-    def drop_silent(self) -> None:
-        """Have those end who are not heard of; one that is in the middle of a transaction, a little later."""
-        is_silent = ServerRecord.heard_at < _NOW - SILENT_SECONDS
-        silent = sa.select(ServerRecord.server_id).where(is_silent).with_for_update(skip_locked=True)
-        with self._database.transaction(_BUSY_SECONDS) as connection:
-            connection.execute(sa.delete(ServerRecord).where(ServerRecord.server_id.in_(silent.scalar_subquery())))
-
-    def claim(self, living: Sequence[Member]) -> Sequence[str]:
-        """Take this server's part of the sessions that nobody holds; their ids. From one thread."""
-        takers = [member.server_id for member in living if not member.is_leaving]
-        if self.server_id not in takers:
-            return []
-        is_held = sa.exists().where(ServerRecord.server_id == SessionRecord.server_id)
-        free = sa.select(SessionRecord.session_id, SessionRecord.server_id).where(
-            SessionRecord.finished_at.is_(None), ~is_held
-        )
-        with self._database.transaction(_BUSY_SECONDS) as connection:
-            mine = sa.select(SessionRecord.session_id).where(SessionRecord.server_id == self.server_id)
-            taken = set(connection.scalars(mine.where(SessionRecord.session_id.in_(self._unsure))))
-            found = connection.execute(free).all()
-            able = self.serving.able(connection, [row.session_id for row in found], takers)
-            part = [row for row in found if _whose(row.session_id, able[row.session_id]) == self.server_id]
-            self._unsure = [*taken, *(row.session_id for row in part)]
-            taken |= {row.session_id for row in part if self._take(connection, row.session_id, row.server_id)}
-        self._unsure = ()
-        return sorted(taken)
-
-    def _take(self, connection: sa.Connection, session_id: str, from_server: str | None) -> bool:
-        wanted = sa.update(SessionRecord).where(
-            SessionRecord.session_id == session_id,
-            SessionRecord.server_id.is_not_distinct_from(from_server),  # another may have claimed it meanwhile
-            SessionRecord.finished_at.is_(None),
-        )
-        return connection.execute(wanted.values(server_id=self.server_id)).rowcount == 1
 
     def begin_leaving(self) -> None:
         mine = sa.update(ServerRecord).where(ServerRecord.server_id == self.server_id)
@@ -225,17 +183,14 @@ class Members:
             return session.get_one(SecretRecord, name).value
 
     def is_alone(self) -> bool:
-        return [member.server_id for member in self.living()] == [self.server_id]
-
-
-def _whose(session_id: str, takers: Sequence[str]) -> str | None:
-    return takers[zlib.crc32(session_id.encode()) % len(takers)] if takers else None
+        with self._database.reading() as session:
+            return list(session.scalars(sa.select(ServerRecord.server_id))) == [self.server_id]
 
 
 def _profiles(connection: sa.Connection) -> Sequence[tuple[str, Profile]]:
     """Of the servers that are heard of, with their URLs."""
     columns = ServerRecord.url, ServerRecord.journal, ServerRecord.checkpoints, ServerRecord.base_models
-    heard = sa.select(*columns).where(ServerRecord.heard_at > _NOW - SILENT_SECONDS)
+    heard = sa.select(*columns).where(ServerRecord.heard_at > NOW - SILENT_SECONDS)
     return [
         (row.url, Profile(journal=row.journal, checkpoints=row.checkpoints, base_models=row.base_models))
         for row in connection.execute(heard)

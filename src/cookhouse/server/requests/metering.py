@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from cookhouse.engine.contract import Account
-from cookhouse.server.refusals import StorageError
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.usage import Usage
@@ -25,7 +24,7 @@ class Metering:
         taken = self._meter.take()
         try:
             self._store.add_usage({(account.owner, account.session_id): usage for account, usage in taken.items()})
-        except StorageError:
+        except BaseException:
             self._meter.give_back(taken)
             raise
 

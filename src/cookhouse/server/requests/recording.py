@@ -6,7 +6,6 @@ ratio of the loss is then one of probabilities of the same token in the same con
 """
 
 import hashlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +48,7 @@ class Recording:
 
     async def add(self, session_id: str, owner: str, request: SampleRequest, output: SampleOutput) -> None:
         """Keep what a request has sampled. Returns when it is on the disk, where there is a journal."""
-        names, created_at = sequence_ids(request.request_id, len(output.sequences)), time.time()
+        names, created_at = sequence_ids(request.request_id, len(output.sequences)), self._store.clock.now()
         prompt_sha256 = _digest(request.prompt_T)
         rows = [
             RecordingRow(

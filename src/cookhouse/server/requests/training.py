@@ -106,16 +106,18 @@ class TrainingRequests:
 
     async def found(self, owner: str, request: types.LoadWeightsRequest) -> Mapping[str, Any]:
         """What to draw for a load: the checkpoint that it names now."""
-        kept = await asyncio.to_thread(self._checkpoints.find_loadable, request.path, owner)
-        is_own = kept.folder == self._checkpoints.folder_of(kept.row)
+        kept, is_own = await asyncio.to_thread(self._find, request.path, owner)
         return {"checkpoint": asdict(kept.row), "folder": None if is_own else str(kept.folder.absolute())}
+
+    def _find(self, path: str, owner: str) -> tuple[StoredCheckpoint, bool]:
+        """A checkpoint, and whether it is one of this service's; blocking."""
+        kept = self._checkpoints.find_loadable(path, owner)
+        return kept, kept.folder == self._checkpoints.folder_of(kept.row)
 
     def load_weights(self, owner: str, request: types.LoadWeightsRequest, drawn: Drawn) -> Plan:
         """The loading of a checkpoint, into a new model or an existing one. `drawn` has what `found` found."""
         _check_optimizer(request.optimizer_config)
         checkpoint = CheckpointRow(**drawn["checkpoint"])
-        folder = self._checkpoints.folder_of(checkpoint) if drawn["folder"] is None else Path(drawn["folder"])
-        kept = StoredCheckpoint(row=checkpoint, folder=folder)
         base_model = checkpoint.base_model if request.base_model is None else request.base_model
         if not self._base_models.are_same(base_model, checkpoint.base_model):
             raise InputError(
@@ -124,6 +126,11 @@ class TrainingRequests:
             )
 
         async def fill(turn: Turn, model: Model) -> Mapping[str, str]:
+            if drawn["folder"] is None:
+                folder = await asyncio.to_thread(self._checkpoints.folder_of, checkpoint)
+            else:
+                folder = Path(drawn["folder"])
+            kept = StoredCheckpoint(row=checkpoint, folder=folder)
             await self._load(turn, model, kept, drawn["id"], with_optimizer=request.optimizer)
             return {"type": "load_weights", "path": request.path}
 

@@ -145,6 +145,7 @@ async def check_place(request: Request, service: Service, content: object, body:
         ElsewhereError: it has been.
     """
     if service.placing is not None:
+        request.state.is_of_session = True
         data = None if body is None else body.data
         waits = changes_state(request.method, request.url.path)
         await service.placing.check(request, content, data, waits=waits)

@@ -1,8 +1,5 @@
 """Checkpoints for others: published to every tenant of this server, and copied to another run."""
 
-import asyncio
-from functools import partial
-
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 from tinker.types.copy_weights_request import CopyWeightsRequest
@@ -29,8 +26,7 @@ def unpublish(model_id: str, kind: str, name: str, service: ServiceOf, owner: Ow
 async def copy_weights(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, CopyWeightsRequest)
     key = request.headers.get("x-idempotency-key")
-    copy = partial(service.copying.copy, owner, content, idempotency_key=key)
-    row = await asyncio.get_running_loop().run_in_executor(service.checkpoints.readers, copy)
+    row = await service.copying.copy(owner, content, idempotency_key=key)
     return JSONResponse({"tinker_path": row.path})
 
 

@@ -65,8 +65,6 @@ class _Saving:
     answer: "asyncio.Future[Output]"
     published: Mapping[str, Snapshot]
     """Weights of samplers before it, which have files from then on."""
-    files: "Mapping[str, asyncio.Future[Output]]"
-    """The answers of those that have none yet."""
 
 
 class States:
@@ -127,11 +125,6 @@ class States:
             began_at=time.monotonic(),
             answer=self._calls.send(save),
             published=dict(history.published),
-            files={
-                snapshot_id: self._calls.send(self._filing(model, snapshot_id))
-                for snapshot_id in history.published
-                if not self._folders.sampler(snapshot_id).exists()
-            },
         )
         task = asyncio.ensure_future(self._keep(saving))
         self._tasks.add(task)
@@ -228,8 +221,11 @@ class States:
         Raises:
             ServiceError: something could not be written.
         """
-        saved, *others = await asyncio.gather(saving.answer, *saving.files.values(), return_exceptions=True)
-        sizes = await asyncio.to_thread(self._keep_samplers, dict(zip(saving.files, others, strict=True)), saving)
+        filings = await asyncio.to_thread(self._filings, saving)
+        files = [self._calls.send(filing) for filing in filings]
+        saved, *others = await asyncio.gather(saving.answer, *files, return_exceptions=True)
+        written = {filing.snapshot_id: answer for filing, answer in zip(filings, others, strict=True)}
+        sizes = await asyncio.to_thread(self._keep_samplers, written, saving)
         for snapshot_id, num_bytes in sizes.items():  # also where the state has failed: a file is written once
             if not saving.published[snapshot_id].has_file and not saving.model.is_dropped:
                 self.note_file(saving.published[snapshot_id], num_bytes)
@@ -307,9 +303,17 @@ class States:
         gone = {snapshot.snapshot_id for snapshot in snapshots}
         self._files = deque(one for one in self._files if one[0].snapshot_id not in gone)
 
-    def _filing(self, model: Model, snapshot_id: str) -> SaveSnapshot:
-        url = self._folders.new_sampler(snapshot_id).as_uri()
-        return SaveSnapshot(**_identity(model), snapshot_id=snapshot_id, url=url)
+    def _filings(self, saving: _Saving) -> Sequence[SaveSnapshot]:
+        """What writes published weights that have no file yet; blocking."""
+        return [
+            SaveSnapshot(
+                **_identity(saving.model),
+                snapshot_id=snapshot_id,
+                url=self._folders.new_sampler(snapshot_id).as_uri(),
+            )
+            for snapshot_id in saving.published
+            if not self._folders.sampler(snapshot_id).exists()
+        ]
 
     def _fetch(self, snapshot: Snapshot) -> Fetch:
         assert snapshot.lora is not None

@@ -15,6 +15,10 @@ class Backend(Protocol):
     writers: sa.Engine
     """Asked for one connection at a time."""
 
+    def close(self) -> None:
+        """Let go of all connections."""
+        ...
+
     def claim(self) -> None:
         """Keep other servers from the database, as long as this process lives.
 

@@ -1,6 +1,6 @@
 """When what has a time to live is over, by two clocks: one of them may be set, at any moment, a day ahead or back.
 
-    the system's clock           what rows and clients are told
+    the system's clock           what rows and clients are told; the database's, where servers share one
     how long we have been up     added to what that clock said at the start
 
 A time to live counts from the later of the two, and is over once both say so: a jump prolongs it at most. What the
@@ -13,6 +13,26 @@ from collections.abc import Callable
 _FIRST_SECONDS = 3600.0
 
 
+def steady_seconds() -> float:
+    """On a clock that nobody sets, and that goes on while the machine is suspended, where the system has one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class SharedTime:
+    """What the clock of a database says, which is the same for all servers that share it: counted on from when it was
+    last asked.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.note(now)
+
+    def note(self, now: float) -> None:
+        self._ahead = now - time.monotonic()
+
+    def __call__(self) -> float:
+        return self._ahead + time.monotonic()
+
+
 class Clock:
     def __init__(
         self, system: Callable[[], float] = lambda: time.time(), uptime: Callable[[], float] = lambda: time.monotonic()
@@ -21,6 +41,10 @@ class Clock:
         self._uptime = uptime
         self._began = uptime()
         self._began_at = system()
+
+    def now(self) -> float:
+        """What rows are told."""
+        return self._system()
 
     def end_of(self, seconds: float) -> float:
         """When a time to live that begins now is over."""

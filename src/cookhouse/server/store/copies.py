@@ -1,11 +1,11 @@
 """Copies of checkpoints that clients asked for, by what they call their requests, where servers share a database."""
 
-import time
-
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
 
 from cookhouse.server.refusals import StorageBusyError
+from cookhouse.server.store.postgresql import NOW
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import CopyRecord, ServerRecord
 
@@ -28,8 +28,8 @@ class Copies:
         """
         claim = {"owner": owner, "idempotency_key": idempotency_key, "server_id": self._server_id}
         with self._database.writing() as session:
-            session.execute(sa.delete(CopyRecord).where(CopyRecord.created_at < time.time() - _KEPT_SECONDS))
-            session.execute(insert(CopyRecord).values(**claim, created_at=time.time()).on_conflict_do_nothing())
+            session.execute(sa.delete(CopyRecord).where(CopyRecord.created_at < NOW - _KEPT_SECONDS))
+            session.execute(insert(CopyRecord).values(**claim, created_at=NOW).on_conflict_do_nothing())
             record = session.get_one(CopyRecord, (owner, idempotency_key), with_for_update=True)
             if record.checkpoint_id is not None or record.server_id == self._server_id:
                 return record.checkpoint_id
@@ -38,12 +38,14 @@ class Copies:
             record.server_id = self._server_id
         return None
 
-    def finish(self, owner: str, idempotency_key: str, checkpoint_id: str) -> None:
-        with self._database.writing() as session:
-            session.get_one(CopyRecord, (owner, idempotency_key)).checkpoint_id = checkpoint_id
+    def finish(self, session: Session, owner: str, idempotency_key: str, checkpoint_id: str) -> None:
+        """In the transaction that writes the checkpoint: one whose request is not recognized would be made again."""
+        given = sa.update(CopyRecord).filter_by(owner=owner, idempotency_key=idempotency_key)
+        session.execute(given.where(CopyRecord.server_id == self._server_id).values(checkpoint_id=checkpoint_id))
 
     def drop(self, owner: str, idempotency_key: str) -> None:
-        """Forget a copy that this server could not make."""
+        """Forget a copy that this server could not make, if it has not: a commit may have gone unanswered."""
         given = sa.delete(CopyRecord).filter_by(owner=owner, idempotency_key=idempotency_key)
         with self._database.writing() as session:
-            session.execute(given.where(CopyRecord.server_id == self._server_id))
+            is_unmade = CopyRecord.checkpoint_id.is_(None)
+            session.execute(given.where(CopyRecord.server_id == self._server_id, is_unmade))

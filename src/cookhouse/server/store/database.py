@@ -15,8 +15,8 @@ from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.store import schema
 from cookhouse.server.store.backend import Backend
-from cookhouse.server.store.failures import locked
-from cookhouse.server.store.postgresql import Postgresql
+from cookhouse.server.store.failures import exhausted, locked
+from cookhouse.server.store.postgresql import NOW, QUICK_SECONDS, Postgresql
 from cookhouse.server.store.sqlite import Sqlite
 
 _log = logging.getLogger(__name__)
@@ -63,8 +63,7 @@ class Database:
 
     def close(self) -> None:
         """Let go of the database; what has not been flushed is lost."""
-        self.backend.readers.dispose()
-        self.backend.writers.dispose()
+        self.backend.close()
 
     def record(self, change: Callable[[Session], object]) -> None:
         """Have something written with the next transaction. It must do no harm twice."""
@@ -131,6 +130,23 @@ class Database:
         with self._own_errors(self._busy_seconds), _session(self.backend.readers) as session:
             yield session
 
+    @contextlib.contextmanager
+    def quick(self) -> Iterator[sa.Connection]:
+        """A transaction on a connection that one thread has for itself, which fails rather than waits for long; without
+        what has been recorded, and without the fence. Where servers share the database.
+
+        Raises:
+            StorageError: it could not be done at once.
+        """
+        assert isinstance(self.backend, Postgresql)
+        with self._own_errors(QUICK_SECONDS), self.backend.quick.begin() as connection:
+            yield connection
+
+    def time(self) -> float:
+        """By the clock of PostgreSQL's server."""
+        with self.reading() as session:
+            return float(session.execute(sa.select(NOW)).scalar_one())
+
     def damage(self) -> str | None:
         """What is wrong with the data, which is read anew; None if nothing is."""
         try:
@@ -155,6 +171,8 @@ class Database:
             yield
         except json.JSONDecodeError as error:
             raise self.backend.damaged(error) from error
+        except sa.exc.TimeoutError as error:
+            raise exhausted() from error
         except sa.exc.DBAPIError as error:
             told = self.backend.failure(error, seconds)
             if told is None:

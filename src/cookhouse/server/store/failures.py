@@ -25,6 +25,10 @@ def locked(seconds: float) -> StorageBusyError:
     return StorageBusyError(f"the service's database was locked by another program for {seconds:g} s; try again")
 
 
+def exhausted() -> StorageBusyError:
+    return StorageBusyError("all of the service's connections to its database are in use; try again")
+
+
 def unreachable(what: object) -> StorageBusyError:
     _log.warning("the database cannot be reached: %s", what)
     return StorageBusyError("the service's database cannot be reached; try again")

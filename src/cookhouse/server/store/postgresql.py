@@ -1,6 +1,8 @@
 """A store in a database of PostgreSQL's, which one server has at a time, or several that share it."""
 
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +13,8 @@ from cookhouse.server.store.backend import to_json
 from cookhouse.server.store.failures import damaged, full, locked, unreachable, unusable
 
 _log = logging.getLogger(__name__)
+NOW = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+"""Seconds since the epoch, by the clock of the database's machine."""
 _CLAIM = 0x636B6872
 """The advisory lock of whoever writes: "ckhr"."""
 _CLAIM_SECONDS = 5.0
@@ -22,6 +26,13 @@ _IDLE_SECONDS = 3
 must not hold back who takes its place.
 """
 _CONNECT_SECONDS = 10
+QUICK_SECONDS = 1.5
+"""How long a statement of `Postgresql.quick` may take, and wait for a lock."""
+_QUICK_CONNECT_SECONDS = 2  # libpq knows nothing shorter
+_QUICK_SOCKET = {"keepalives_idle": 1, "keepalives_interval": 1, "keepalives_count": 2}
+"""Of a connection that waits for an answer: it is given up when the network is cut."""
+_NUM_READERS = 10
+"""Connections that are kept for reading, and as many again while they are needed: a database has about a hundred."""
 _SETTINGS = {
     "synchronous_commit": "on",  # what a client was told is on the disk, whatever the cluster's default
     # A server whose network is cut is gone for the database after half a minute, and its lock with it.
@@ -32,6 +43,7 @@ _SETTINGS = {
 _TAKEN = "55P03"
 _LOCKED = (_TAKEN, "40001", "40P01")  # lock_not_available, serialization_failure, deadlock_detected
 _IDLE = "25P03"  # idle_in_transaction_session_timeout
+_CANCELED = "57014"  # query_canceled, also by statement_timeout
 _FULL = "53100"
 _DAMAGED = ("XX001", "XX002")
 _UNREACHABLE = ("08", "53", "57P")
@@ -51,12 +63,20 @@ class Postgresql:
         self._busy_seconds = busy_seconds
         self._is_shared = is_shared
         self._url = url.set(drivername="postgresql+psycopg")
-        self.readers = self._engine(isolation_level="AUTOCOMMIT", max_overflow=-1)
+        self.readers = self._engine(
+            isolation_level="AUTOCOMMIT", pool_size=_NUM_READERS, max_overflow=_NUM_READERS, pool_timeout=busy_seconds
+        )
         # The lock belongs to the one connection that writes: whoever has lost it cannot write either.
         self.writers = self._engine(pool_size=1, max_overflow=0)
         sa.event.listen(self.writers, "connect", _share_claim if is_shared else _take_claim)
-        for engine in (self.readers, self.writers):
+        self.quick = self._quick_engine()
+        """One connection, for one thread that would rather fail than wait."""
+        for engine in (self.readers, self.writers, self.quick):
             sa.event.listen(engine, "connect", _replace_nul)
+
+    def close(self) -> None:
+        for engine in (self.readers, self.writers, self.quick):
+            engine.dispose()
 
     def claim(self) -> None:
         try:
@@ -90,7 +110,7 @@ class Postgresql:
         code = _code(error)
         if code in _LOCKED:
             return locked(seconds)
-        if code == _IDLE:
+        if code in (_IDLE, _CANCELED):
             return unreachable(error.orig)
         if code == _FULL:
             return full()
@@ -107,16 +127,30 @@ class Postgresql:
         with self.readers.connect() as connection:
             connection.execute(sa.select(1))
 
-    def _engine(self, **options: Any) -> sa.Engine:
-        settings = {**_SETTINGS, "lock_timeout": round(1000 * self._busy_seconds)}
+    def _quick_engine(self) -> sa.Engine:
+        given = {"connect_timeout": _QUICK_CONNECT_SECONDS, **_QUICK_SOCKET}
+        settings = {"statement_timeout": round(1000 * QUICK_SECONDS)}
+        return self._engine(QUICK_SECONDS, given, settings, pool_size=1, max_overflow=0, pool_timeout=QUICK_SECONDS)
+
+    def _engine(
+        self,
+        busy_seconds: float | None = None,
+        given: Mapping[str, int] = MappingProxyType({}),
+        more_settings: Mapping[str, int] = MappingProxyType({}),
+        **options: Any,
+    ) -> sa.Engine:
+        """`given`: what the URL may not change."""
+        busy_seconds = self._busy_seconds if busy_seconds is None else busy_seconds
+        settings = {**_SETTINGS, "lock_timeout": round(1000 * busy_seconds), **more_settings}
         if self._is_shared:
             settings["idle_in_transaction_session_timeout"] = 1000 * _IDLE_SECONDS
         words = [f"-c {name}={value}" for name, value in settings.items()]
         arguments = {
             "application_name": "cookhouse",
             "connect_timeout": _CONNECT_SECONDS,
-            "tcp_user_timeout": round(1000 * self._busy_seconds),
+            "tcp_user_timeout": round(1000 * busy_seconds),
             **self._url.query,
+            **given,
             "options": " ".join([str(self._url.query.get("options", "")), *words]).strip(),
         }
         try:

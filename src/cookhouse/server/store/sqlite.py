@@ -36,6 +36,9 @@ class Sqlite:
             make_private(file)
         self.readers = self.writers = self._connect()
 
+    def close(self) -> None:
+        self.readers.dispose()
+
     def claim(self) -> None:
         """The lock of the state folder does it."""
 

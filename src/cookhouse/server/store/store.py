@@ -5,15 +5,17 @@ in memory, and written before the next list is read, with the next checkpoint, o
 owner.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
 
 from cookhouse.errors import InputError
-from cookhouse.server.store.clock import Clock
+from cookhouse.server.store.clock import Clock, SharedTime
 from cookhouse.server.store.database import Database
 from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.tables import (
@@ -33,6 +35,11 @@ from cookhouse.server.store.usage import Usage
 _MAX_NAMES = 500
 """In one query."""
 _AMOUNTS = tuple(field.name for field in fields(Usage))
+_INSERTS: Mapping[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
+
+
+Also = Callable[[Session, CheckpointRow], None]
+"""What is written in the transaction of a checkpoint."""
 
 
 class Store:
@@ -41,7 +48,8 @@ class Store:
     def __init__(self, database: Path | str, clock: Clock | None = None, *, is_shared: bool = False) -> None:
         """Open or make a database, as `Database` does. Raises as that."""
         self.database = Database(database, is_shared=is_shared)
-        self.clock = clock or Clock()
+        self._shared_time = SharedTime(self.database.time()) if is_shared else None
+        self.clock = clock or (Clock() if self._shared_time is None else Clock(self._shared_time))
         self._deleted: set[str] = set()
         """Checkpoints whose rows could not be deleted yet."""
 
@@ -56,6 +64,11 @@ class Store:
             StorageError: they cannot be written now, and are kept for the next time.
         """
         self.database.flush()
+
+    def note_time(self, now: float) -> None:
+        """Of the database's clock, where servers share it: theirs may be set wrong, and delete what others have."""
+        assert self._shared_time is not None
+        self._shared_time.note(now)
 
     def check_fence(self) -> None:
         """Raises LeaseLostError: another server writes in place of this one."""
@@ -199,14 +212,14 @@ class Store:
         """
         if not used:
             return
-        with self.database.writing() as session:
-            for (owner, session_id), usage in used.items():
-                record = session.get(UsageRecord, session_id, with_for_update=True)
-                if record is None:
-                    session.add(UsageRecord(owner=owner, session_id=session_id, **asdict(usage)))
-                    continue
-                for name in _AMOUNTS:
-                    setattr(record, name, getattr(record, name) + getattr(usage, name))
+        values = [
+            {"session_id": session_id, "owner": owner, **asdict(usage)}
+            for (owner, session_id), usage in sorted(used.items(), key=lambda one: one[0][1])  # or servers may deadlock
+        ]
+        with self.database.transaction() as connection:
+            new = _INSERTS[connection.dialect.name](UsageRecord)
+            sums = {name: getattr(UsageRecord, name) + new.excluded[name] for name in _AMOUNTS}
+            connection.execute(new.on_conflict_do_update(index_elements=["session_id"], set_=sums), values)
 
     def session_usage(self, session_id: str, owner: str) -> Usage:
         with self.database.reading() as session:
@@ -222,8 +235,8 @@ class Store:
 
     # Checkpoints. One that has expired is treated as deleted, also before it is.
 
-    def put_checkpoint(self, row: CheckpointRow, *, overwrite: bool) -> CheckpointRow | None:
-        """Add a checkpoint; returns the one it replaces.
+    def put_checkpoint(self, row: CheckpointRow, *, overwrite: bool, also: Also | None = None) -> CheckpointRow | None:
+        """Add a checkpoint, and what is `also` to be written, all or nothing of it; returns the one it replaces.
 
         Raises:
             InputError: the name is taken and `overwrite` is false.
@@ -241,6 +254,8 @@ class Store:
                 session.delete(replaced)
                 session.flush()  # before the insertion, whose name is the same
             session.add(CheckpointRecord(**asdict(row)))
+            if also is not None:
+                also(session, row)
         return row_before
 
     def checkpoint(self, model_id: str, kind: str, name: str, owner: str) -> CheckpointRow | None:
