@@ -29,6 +29,9 @@ class Sending:
         self.told: list[Event] = []
         self.lost: list[str] = []
         self.got: list[Command | None] = []
+        self.is_open = threading.Event()
+        """Whether commands are taken; at first they are."""
+        self.is_open.set()
         self.is_written = threading.Event()
         self.is_writing = threading.Event()
         self.error: Exception | None = None
@@ -62,6 +65,7 @@ class Sending:
         if self.error is not None:
             error, self.error = self.error, None
             raise error
+        assert self.is_open.wait(60)
         self.got.extend(decode_all(frames))
 
     @contextlib.contextmanager
@@ -109,6 +113,18 @@ def test_a_model_is_freed_while_its_files_are_on_their_way(sending: Sending, tmp
 
 
 URLS = ("worker://w1/ray-1",)
+
+
+def test_what_waits_for_no_files_is_canceled_by_the_worker(sending: Sending) -> None:
+    """Would catch an answer that comes before those of commands that were sent ahead of it."""
+    forget = Forget(command_id="", account=ACCOUNT, command_ids=("2",))
+    sending.is_open.clear()
+    sending.submitter.submit([a_pass(1, 2, "0")])
+    sending.submitter.submit([a_pass(1, 2, "1"), a_pass(1, 2, "2"), forget])  # taken together
+    sending.is_open.set()
+    wait_until(lambda: any(isinstance(command, Forget) for command in sending.got))
+    assert [command.command_id for command in sending.got if command is not None] == ["0", "1", "2", ""]
+    assert sending.told == []
 
 
 def test_commands_for_which_ray_has_no_room_fail_and_others_go_on(sending: Sending) -> None:

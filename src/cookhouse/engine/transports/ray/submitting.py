@@ -70,15 +70,12 @@ class Submitter:
             is_last = False
             while not is_last:
                 for message in self._take_outgoing():
+                    if isinstance(message, Forget):  # it cancels here what waits for files, and the rest at the worker
+                        self._send_ready(carriers)
                     self._put(message)
                 if self._is_over.is_set():
                     return
-                ready, to_carry = self._order.take()
-                for command in to_carry:
-                    self._unwanted[command.command_id] = threading.Event()
-                    carriers.submit(self._carry, command, self._unwanted[command.command_id])
-                is_last = None in ready
-                self._send(ready)
+                is_last = self._send_ready(carriers)
 
     def check_sent(self) -> None:
         """Raise what a call raised: all that were sent after one that is lost wait for it, for ever."""
@@ -87,6 +84,15 @@ class Submitter:
             arrived, under_way = ray.wait(sent, num_returns=len(sent), timeout=0)
             self._sent.extend(under_way)
             ray.get(arrived)
+
+    def _send_ready(self, carriers: ThreadPoolExecutor) -> bool:
+        """Send what waits for nothing, and have files sent; whether the last command was among them."""
+        ready, to_carry = self._order.take()
+        for command in to_carry:
+            self._unwanted[command.command_id] = threading.Event()
+            carriers.submit(self._carry, command, self._unwanted[command.command_id])
+        self._send(ready)
+        return None in ready
 
     def _take_outgoing(self) -> list[Command | _Arrived | None]:
         """What is there; waits for at least one."""
