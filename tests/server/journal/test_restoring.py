@@ -177,9 +177,9 @@ def test_a_request_that_has_just_been_taken_when_the_engine_is_lost(
         model = next(iter(next(iter(service.sessions)).models.values()))
         send = service.calls.send
 
-        def note_and_send(command: Command, *rest: Any) -> Any:
+        def note_and_send(command: Command, *rest: Any, **named: Any) -> Any:
             sent.append(type(command).__name__)
-            return send(command, *rest)
+            return send(command, *rest, **named)
 
         async def take_and_lose() -> None:
             monkeypatch.setattr(service.calls, "send", note_and_send)
