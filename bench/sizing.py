@@ -178,7 +178,6 @@ def simulate(loop: str, num_tenants: int, plans: list[WorkerPlan], rounds: float
         service.shut_down()
 
     times: list[float] = []
-    logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder, World(seed=1) as world:
         world.run(main())
     began_at, ended_at = times
@@ -235,6 +234,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=float, default=12.0, help="steps of each tenant, about")
     parser.add_argument("--save", action="store_true", help="write its record under bench/results")
     options = parser.parse_args()
+    logging.disable(logging.WARNING)
     figures: dict[str, float] = {}
     for num_tenants in (int(word) for word in options.tenants.split(",")):
         for number in (int(word) for word in options.workers.split(",")):
