@@ -57,6 +57,7 @@ from cookhouse.engine.contract.requests import (
     TrainingDatum,
 )
 from cookhouse.engine.contract.status import CacheUse, MemoryUse, RunningCommand, TurnCount, TurnKind, WorkerStatus
+from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.engine.contract.worker import Worker, WorkerOptions
 
 __all__ = [
@@ -114,4 +115,5 @@ __all__ = [
     "Worker",
     "WorkerOptions",
     "WorkerStatus",
+    "shared_folder",
 ]

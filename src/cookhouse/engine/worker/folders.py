@@ -3,9 +3,8 @@
 import re
 import shutil
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from cookhouse.engine.contract import Url
+from cookhouse.engine.contract import Url, shared_folder
 from cookhouse.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -74,16 +73,6 @@ def read_part(path: Path, offset: int, num_bytes: int) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
         return file.read(num_bytes)
-
-
-def shared_folder(url: Url) -> Path | None:
-    """What a URL of the form `file:///FOLDER` names; None: it is of another form."""
-    parts = urlsplit(url)
-    if parts.scheme == "file" and not parts.netloc and not parts.query and not parts.fragment:
-        path = Path(unquote(parts.path))
-        if path.is_absolute() and ".." not in path.parts and "\0" not in str(path):
-            return path
-    return None
 
 
 def file_sizes(folder: Path) -> dict[str, int]:

@@ -26,7 +26,7 @@ from cookhouse.engine.contract import (
     SaveSnapshot,
     Step,
 )
-from cookhouse.engine.worker.folders import shared_folder
+from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.server.journal import Answer, DropAnswers, GroupCommit, PutState, SetSamplerFile, State
 from cookhouse.server.journal.folders import JournalFolders

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.engine.contract import Url
+from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.engine.files.new_folder import unfinished_of
-from cookhouse.engine.worker.folders import shared_folder
 
 _log = logging.getLogger(__name__)
 

@@ -28,12 +28,12 @@ from cookhouse.engine.contract import (
     Saved,
     SaveSnapshot,
 )
+from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.transports.child_process import Tell
 from cookhouse.engine.transports.ray.object_cache import ObjectCache
 from cookhouse.engine.transports.ray.ray_errors import failure_of, is_loss, said
 from cookhouse.engine.transports.ray.transfers import bring_files, send_folder
-from cookhouse.engine.worker.folders import shared_folder
 
 
 class Shipping:
