@@ -1,6 +1,6 @@
 """What a client knows of one model's requests, and whether their answers can be true."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cookhouse.engine.contract import AdamStep, ForwardBackward
@@ -58,53 +58,68 @@ class History:
     begin: State
     gap_seconds: float
     asked: list[Asked] = field(default_factory=list)
-    state: State = field(init=False)
-    """After all that has been explained."""
-    ran: list[Asked] = field(default_factory=list)
-    """In the order in which they ran."""
     _arrivals: dict[int, float] = field(default_factory=dict)
     _sent: dict[int, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.state = self.begin
-
     def explain(self) -> dict[int, State]:
-        """Find the order in which the requests ran, and the state after each, by its id.
+        """Find an order in which the requests may have run, and the state after each, by its id.
 
         Raises:
-            BrokenPromiseError: there is none, or it is not one that a client may rely on.
+            BrokenPromiseError: there is none, or none that a client may rely on.
         """
-        left = [
-            one
-            for one in sorted(self.asked, key=lambda one: one.seq_id)
-            if one.work is not None and one.number is not None
-        ]
-        states = {}
-        while left:
-            one = self._next(left)
-            left.remove(one)
-            self.ran.append(one)
-            states[one.seq_id] = self.state
-        self._check_order()
-        return states
-
-    def _next(self, left: Sequence[Asked]) -> Asked:
-        loads = [one for one in left if one.number == LOADED]
-        if loads and left[0] is loads[0]:
-            self.state = loads[0].after(self.state)
-            return loads[0]
-        for one in left:
-            state = one.after(self.state)
-            if fraction(state) == one.number:
-                self.state = state
-                return one
-        if loads:
-            self.state = loads[0].after(self.state)
-            return loads[0]
+        self._arrivals = {one.seq_id: one.arrived_at for one in self.asked}
+        self._sent = {one.seq_id: one.arrived_at if one.sent_at is None else one.sent_at for one in self.asked}
+        asked = sorted(self.asked, key=lambda one: one.seq_id)
+        ran = [one for one in asked if one.work is not None and one.number is not None]
+        states = self._order(ran, self._may_follow)
+        if states is not None:
+            return states
+        in_any_order = self._order(ran, lambda _one, _largest: True)
+        if in_any_order is not None:
+            self._tell_inversion(list(in_any_order))
         raise BrokenPromiseError(
-            f"no order explains the answers of requests {[one.seq_id for one in left]}: work was lost, doubled, done "
+            f"no order explains the answers of requests {[one.seq_id for one in ran]}: work was lost, doubled, done "
             "in part, or not this model's"
         )
+
+    def _order(self, ran: Sequence[Asked], may_follow: Callable[[Asked, int], bool]) -> dict[int, State] | None:
+        """The states after each, in an order that the answers fit; None: there is none.
+
+        A load fits anywhere, and may bring back a state that was there before: what fits first need not be right.
+        """
+        path: list[tuple[Asked, State]] = []
+        tried = set()
+        choices = [self._fitting(ran, self.begin, 0, may_follow)]
+        while choices:
+            if len(path) == len(ran):
+                return {one.seq_id: state for one, state in path}
+            chosen = next(choices[-1], None)
+            if chosen is None:
+                choices.pop()
+                if path:
+                    path.pop()
+                continue
+            path.append(chosen)
+            done = {one.seq_id for one, _ in path}
+            at = (chosen[1], frozenset(done))
+            left = [] if at in tried else [one for one in ran if one.seq_id not in done]
+            tried.add(at)
+            choices.append(self._fitting(left, chosen[1], max(done), may_follow))
+        return None
+
+    @staticmethod
+    def _fitting(
+        left: Sequence[Asked], state: State, largest: int, may_follow: Callable[[Asked, int], bool]
+    ) -> Iterator[tuple[Asked, State]]:
+        """Requests that may have run on a state, after one of the `largest` id, and what each makes of it."""
+        for one in left:
+            if may_follow(one, largest):
+                after = one.after(state)
+                if one.number in (LOADED, fraction(after)):
+                    yield one, after
+
+    def _may_follow(self, one: Asked, largest: int) -> bool:
+        return one.seq_id > largest or self.was_late(one.seq_id)
 
     def was_late(self, seq_id: int) -> bool:
         """Whether a request came when one behind it had waited long enough, so that nobody waits for it any more."""
@@ -121,21 +136,13 @@ class History:
             return None
         return states[max(before)] if before else self.begin
 
-    def _check_order(self) -> None:
-        self._arrivals = {one.seq_id: one.arrived_at for one in self.asked}
-        self._sent = {one.seq_id: one.arrived_at if one.sent_at is None else one.sent_at for one in self.asked}
-        for one, earlier in self._inversions():
-            if not self.was_late(one.seq_id):
+    def _tell_inversion(self, ran: Sequence[int]) -> None:
+        """Raise which request ran after one with a larger id, though it was in time."""
+        largest = 0
+        for seq_id in ran:
+            if seq_id < largest and not self.was_late(seq_id):
                 raise BrokenPromiseError(
-                    f"request {one.seq_id} ran after {earlier.seq_id}, though it came at {one.arrived_at:.3f} and was "
+                    f"request {seq_id} ran after {largest}, though it came at {self._arrivals[seq_id]:.3f} and was "
                     f"to be waited for: {self._arrivals}"
                 )
-
-    def _inversions(self) -> Iterator[tuple[Asked, Asked]]:
-        """Requests that ran after one with a larger id: each with the one of the largest."""
-        largest: Asked | None = None
-        for one in self.ran:
-            if largest is None or one.seq_id > largest.seq_id:
-                largest = one
-            else:
-                yield one, largest
+            largest = max(largest, seq_id)

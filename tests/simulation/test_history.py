@@ -4,7 +4,7 @@ import pytest
 
 from cookhouse.engine.contract import AdamStep
 from cookhouse.engine.simulated import State, fraction
-from tests.simulation.history import Asked, BrokenPromiseError, History
+from tests.simulation.history import LOADED, Asked, BrokenPromiseError, History, Loaded
 
 
 def history(order: list[int], arrivals: dict[int, float]) -> History:
@@ -36,6 +36,19 @@ def test_one_that_came_late_runs_when_it_comes() -> None:
 def test_nobody_waits_for_what_one_behind_has_given_up() -> None:
     """3 gave up both 1 and 2, so that 2 need not wait for 1."""
     assert list(history([3, 2, 1], {1: 2.4, 2: 2.0, 3: 0.0}).explain()) == [3, 2, 1]
+
+
+def test_a_load_that_brings_back_the_first_state_ran_where_the_order_is_right() -> None:
+    """2 and 3 ran, then 1, which came late: 1 fits before them as well, and 2 could not have waited so long then."""
+    late = history([2, 1, 4], {1: 1.5, 2: 0.0, 4: 1.6})
+    steps = {one.seq_id: one for one in late.asked}
+    load = Asked(seq_id=3, work=Loaded(late.begin), arrived_at=0.1, number=LOADED)
+    late.asked.append(load)
+    state = late.begin
+    for one in (steps[2], load, steps[1], steps[4]):
+        state = one.after(state)
+        one.number = one.number if one is load else fraction(state)
+    assert list(late.explain()) == [2, 3, 1, 4]
 
 
 @pytest.mark.parametrize("order", [[1, 1, 2], [2], [1, 2, 2]])

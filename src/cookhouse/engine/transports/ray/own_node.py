@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from ray._raylet import GcsClient  # type: ignore[attr-defined] # to list nodes in public takes a node, or a dashboard
+from ray._raylet import GcsClient  # to list nodes in public takes a node, or a dashboard
 
 from cookhouse.engine.transports.ray.addresses import why_not_joined
 from cookhouse.errors import InputError
