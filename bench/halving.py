@@ -1,11 +1,11 @@
 """Successive halving against the full sweep: 64 settings of supervised training on the embedded model.
 
-    python -m bench.halving [--max-steps 128] [--min-steps 2] [--save]
+    python -m bench.halving [--max-steps 128] [--min-steps 2 3 4] [--save]
 
 Both sides are `cookhouse sweep` with one run at a time, in a process of its own, from the command to its end; neither
-measures the weights before training. Runs are compared by the held-out loss. Of the winner of each it prints how many
-of the held-out questions it answers exactly, with the standard error, and the rank of the winner of halving in the full
-sweep.
+measures the weights before training. Halving runs once for each first rung. Runs are compared by the held-out loss. Of
+the winner of each it prints how many of the held-out questions it answers exactly, with the standard error, and the
+rank of the winner of halving in the full sweep.
 """
 
 import argparse
@@ -111,45 +111,55 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--grid", nargs="+", default=list(GRID), metavar="KEY=A,B", help="what is swept")
     parser.add_argument("--max-steps", type=int, default=128)
-    parser.add_argument("--min-steps", type=int, default=2)
+    parser.add_argument("--min-steps", type=int, nargs="+", default=[2], metavar="N", help="first rungs, one by one")
     parser.add_argument("--reduction-factor", type=int, default=3)
     options = parse_options(parser)
+    halved = {}
     with tempfile.TemporaryDirectory() as folder:
-        halving = ("--min-steps", str(options.min_steps), "--reduction-factor", str(options.reduction_factor))
-        halved = swept(Path(folder) / "halved", options.grid, options.max_steps, *halving)
-        report("halving", halved)
+        for steps in options.min_steps:
+            halving = ("--min-steps", str(steps), "--reduction-factor", str(options.reduction_factor))
+            halved[steps] = swept(Path(folder) / f"from-{steps}", options.grid, options.max_steps, *halving)
+            report(f"halving from step {steps}", halved[steps])
         full = swept(Path(folder) / "full", options.grid, options.max_steps)
         report("full sweep", full)
-    rank = sorted(full.values.values()).index(full.values[halved.best]) + 1
     figures = {
-        "halved_seconds": halved.seconds,
         "full_seconds": full.seconds,
+        "full_steps": float(full.steps),
+        "full_score": full.score,
+        "full_score_error": full.score_error,
+        "loss_of_full_best": full.values[full.best],
+    }
+    for steps, side in halved.items():
+        found = compared(side, full)
+        figures |= {f"{name}_from_{steps}": value for name, value in found.items()}
+        print(f"from step {steps}: time {found['time_ratio']:.3f} x, of processor time ", end="")
+        print(f"{found['processor_time_ratio']:.3f} x, of steps {side.steps / full.steps:.3f} x")
+        print(f"  its best has rank {found['rank']:.0f} of {len(full.values)} in the full sweep, by {METRIC}")
+        within = "within" if is_within_error(side, full) else "NOT within"
+        print(f"  {SCORE} {within} one standard error of the full sweep's best")
+    if options.save:
+        save_record("halving", vars(options), figures)
+
+
+def compared(halved: Side, full: Side) -> dict[str, float]:
+    """What halving took of the full sweep's time, and how good its best is."""
+    return {
+        "halved_seconds": halved.seconds,
         "time_ratio": halved.seconds / full.seconds,
         "processor_time_ratio": halved.processor_seconds / full.processor_seconds,
         "halved_steps": float(halved.steps),
-        "full_steps": float(full.steps),
         "halved_score": halved.score,
-        "full_score": full.score,
-        "full_score_error": full.score_error,
-        "rank_in_full_sweep": float(rank),
+        "rank": float(sorted(full.values.values()).index(full.values[halved.best]) + 1),
         "loss_of_halved_best": full.values[halved.best],
-        "loss_of_full_best": full.values[full.best],
     }
-    is_within = is_within_error(halved, full)
-    ratios = f"of processor time {figures['processor_time_ratio']:.3f} x, of steps {halved.steps / full.steps:.3f} x"
-    print(f"time {figures['time_ratio']:.3f} x, {ratios}")
-    print(f"the best of halving has rank {rank} of {len(full.values)} in the full sweep, by {METRIC}")
-    print(f"{SCORE} {'within' if is_within else 'NOT within'} one standard error of the full sweep's best")
-    if options.save:
-        save_record("halving", vars(options), figures)
 
 
 def report(name: str, side: Side) -> None:
     """Print a side."""
     score = f"{SCORE} {side.score:.3f} ± {side.score_error:.3f}"
     took = f"{side.seconds:.0f} s, {side.processor_seconds:.0f} s of processor time"
-    print(f"{name:10} {took}, {side.steps:,} steps in {side.launches} launches", flush=True)
-    print(f"{' ' * 10} {side.best}: {score}", flush=True)
+    print(f"{name}: {took}, {side.steps:,} steps in {side.launches} launches", flush=True)
+    print(f"  {side.best}: {score}", flush=True)
 
 
 if __name__ == "__main__":

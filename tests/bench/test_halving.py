@@ -30,8 +30,8 @@ def test_both_sides_run_and_are_compared(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(sys, "argv", ["bench.halving", *words])
     halving.main()
     out = capsys.readouterr().out
-    assert "halving" in out
+    assert "halving from step 2: " in out
     assert ", 8 steps in 4 launches" in out
     assert ", 12 steps in 3 launches" in out
-    assert "the best of halving has rank" in out
+    assert "its best has rank" in out
     assert " of 3 in the full sweep, by test/nll" in out
