@@ -72,7 +72,7 @@ def test_a_full_disk_holds_up_no_deletion_and_no_sample(tmp_path: Path) -> None:
         assert training.result(60) == expected
         assert train(loading.result(60).result(), 2) == expected
         assert trainer.save_state("doomed").result().path == doomed
-        host.on_loop(host.service.sweep)
+        host.on_loop(host.service.sweeper.sweep)
         assert len(list((tmp_path / "checkpoints").iterdir())) == 2
         assert len(rest.list_training_runs().result().training_runs) == 3
 

@@ -47,7 +47,7 @@ def test_samples_and_steps_go_on_and_saves_wait_or_fail(tmp_path: Path, patience
                     told = server.result(refused).json()
                     assert told["category"] == "server"
                     assert "locked by another program for 0.2 s; try again" in told["error"]
-                host.on_loop(host.service.sweep)
+                host.on_loop(host.service.sweeper.sweep)
             assert server.http.get("/checkpoints").json()["checkpoints"] == []
         if patience_seconds < 1:
             content = {"seq_id": 4, "path": "new"}

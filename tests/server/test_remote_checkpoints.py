@@ -37,11 +37,11 @@ def test_a_copy_stays_while_a_sampling_client_has_its_weights(tmp_path: Path) ->
             sampler = client.create_sampling_client(path).result()
             sampler.sample(PROMPT, 1, greedy(2)).result()
             make_old(cache)
-            host.on_loop(host.service.sweep)
+            host.on_loop(host.service.sweeper.sweep)
             assert len(list(cache.iterdir())) == 1
 
         def is_swept() -> bool:
-            host.on_loop(host.service.sweep)
+            host.on_loop(host.service.sweeper.sweep)
             return list(cache.iterdir()) == []
 
         wait_until(is_swept)

@@ -65,7 +65,7 @@ def fall_silent(server: Server, session_id: str, seconds: float) -> None:
     """Let a session not have been heard of for this long, and the server look."""
     (session,) = [session for session in server.host.service.sessions if session.session_id == session_id]
     session.heard_at = time.monotonic() - seconds
-    server.host.on_loop(server.host.service.sweep)
+    server.host.on_loop(server.host.service.sweeper.sweep)
 
 
 @pytest.mark.parametrize("ending", ["finished", "silent"])
@@ -171,7 +171,7 @@ def test_a_client_that_was_only_slow_samples_again(tmp_path: Path, engine: HeldE
         dropped = engine._running[0].request.request_id
         (session,) = host.service.sessions
         session.heard_at -= 61
-        host.on_loop(host.service.sweep)
+        host.on_loop(host.service.sweeper.sweep)
         wait_until(lambda: [one.request.request_id for one in engine._running] not in ([], [dropped]))
         engine.free.set()
         assert len(future.result().sequences[0].tokens) == 3

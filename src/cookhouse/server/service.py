@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 from cookhouse.engine.contract import Up
@@ -23,7 +21,8 @@ from cookhouse.server.leases.forwarding import Forwarding
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.leases.placing import Placing
 from cookhouse.server.leases.profile import Profile
-from cookhouse.server.refusals import GoneError, LeaseLostError, StorageError
+from cookhouse.server.refusals import LeaseLostError, StorageError
+from cookhouse.server.replays import Replays
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.completions.completions import Answers
@@ -35,7 +34,6 @@ from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.requests.workers import WorkerRequests
-from cookhouse.server.restored import Restored
 from cookhouse.server.restoring import Restoring
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures
@@ -51,6 +49,7 @@ from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.store import Store
+from cookhouse.server.sweeper import Sweeper
 from cookhouse.server.workers.leaving import Gone
 from cookhouse.server.workers.member import MakeWorker
 from cookhouse.server.workers.plans import FOLDER, WorkerPlan
@@ -105,7 +104,6 @@ class Service:
         self.state_dir = state_dir
         self.started_at = time.time()
         self._ends_left_sessions = ends_left_sessions
-        self._say = say
         self.keys = KeyRing(api_keys)
         self.store = store or Store(state_dir / "server.db")
         self.leases = leases
@@ -235,13 +233,21 @@ class Service:
                 sessions=self.sessions,
                 states=journal.states,
             )
-        self._replay: asyncio.Task[None] | None = None
-        self._replays: set[asyncio.Task[None]] = set()
-        """Of sessions that were taken over."""
-        self._taken: Restored | None = None
-        """Of these, what has not been told of."""
-        self._sweeper: asyncio.Task[None] | None = None
-        self._sweeping = threading.Lock()  # held while a thread sweeps the store
+        self._replays = None if self._restoring is None else Replays(self._restoring, say)
+        self.sweeper = Sweeper(
+            calls=self.calls,
+            checkpoints=self.checkpoints,
+            futures=self.futures,
+            intake=self.intake,
+            journal=journal,
+            metering=self.metering,
+            sampling=self.sampling,
+            session_life=self.session_life,
+            sessions=self.sessions,
+            settings=settings,
+            store=self.store,
+        )
+        self._sweeping: asyncio.Task[None] | None = None
         self._is_shut_down = False
 
     async def open(self) -> Up:
@@ -258,25 +264,23 @@ class Service:
         self.base_models.fill(up.base_models, self._sources)
         if self.leases is not None:
             await self._join(self.leases)
-        elif self._restoring is not None:
+        elif self._restoring is not None and self._replays is not None:
             if self._ends_left_sessions:
                 await self._restoring.end_left()
             await self._restoring.sweep()
-            restored = await self._restoring.restore()
-            if restored.num_sessions:
-                self._replay = asyncio.create_task(self._tell(restored), name="replay")
-        self._sweeper = asyncio.create_task(self._sweep_forever(), name="sweeper")
+            await self._replays.restore()
+        self._sweeping = asyncio.create_task(self.sweeper.sweep_forever(), name="sweeper")
         return up
 
     async def _join(self, leases: Leases) -> None:
         """Be one of several servers, which take over what nobody holds."""
         assert self._restoring is not None
+        assert self._replays is not None
         self._forwarding = Forwarding(leases.server_id)
         self.placing = Placing(leases, self._forwarding, self.futures, hold_seconds=self.settings.long_poll_seconds)
         self.draining.send_on = self.placing.to_another
-        await leases.join(
-            self.sessions, self._take_over, self._profile(), self._forwarding.ask, on_tried=self._tell_of_taken
-        )
+        take_over, on_tried = self._replays.take_over, self._replays.tell_of_taken
+        await leases.join(self.sessions, take_over, self._profile(), self._forwarding.ask, on_tried=on_tried)
         await leases.settle()
         await asyncio.to_thread(self.checkpoints.tidy, leases.members.is_alone)
         await self._restoring.sweep_shared(leases.members.is_alone)
@@ -288,22 +292,6 @@ class Service:
             checkpoints=self.settings.checkpoints,
             base_models=self.base_models.names,
         )
-
-    async def _take_over(self, session_id: str) -> None:
-        assert self._restoring is not None
-        began_at = time.monotonic()
-        restored = await self._restoring.take_over(session_id)
-        if self._taken is None:
-            self._taken = replace(restored, began_at=began_at)
-        else:
-            self._taken.add(restored)
-
-    def _tell_of_taken(self) -> None:
-        taken, self._taken = self._taken, None
-        if taken is not None and taken.num_sessions:
-            telling = asyncio.create_task(self._tell(taken), name="replay of sessions taken over")
-            self._replays.add(telling)
-            telling.add_done_callback(self._replays.discard)
 
     async def hand_over(self) -> None:
         """Have the other servers take over all sessions now, and see that what was sent on to them is answered."""
@@ -322,7 +310,7 @@ class Service:
     def _leave(self) -> None:
         assert self.leases is not None
         if not self.leases.has_left:
-            self._write_listed()
+            self.sweeper.write_listed()
         self.leases.leave()
 
     async def live_sessions(self) -> Collection[str]:
@@ -330,9 +318,6 @@ class Service:
         if self.leases is not None:
             return await asyncio.to_thread(self.leases.members.live_sessions)
         return {session.session_id for session in self.sessions}
-
-    async def _tell(self, restored: Restored) -> None:
-        self._say(await restored.done())
 
     def problem(self) -> str | None:
         """Why requests are not taken, None if they are. Blocking: reads the whole database."""
@@ -342,7 +327,7 @@ class Service:
         """Why requests are not taken for now, None if they are, should the database be sound."""
         if not self.calls.is_up:
             return "the engine is being started"
-        if self._replay is not None and not self._replay.done():
+        if self._replays is not None and self._replays.is_starting:
             return "what was accepted before the restart runs again"
         if self.draining.is_begun:
             return "the server is stopping"
@@ -368,9 +353,10 @@ class Service:
 
     async def close(self) -> None:
         self.dismiss_waiters()
-        tasks = [task for task in (self._sweeper, self._replay, *self._replays) if task is not None]
-        for task in tasks:
-            task.cancel()
+        tasks = [] if self._replays is None else [*self._replays.cancel()]
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            tasks.append(self._sweeping)
         if tasks:
             await asyncio.wait(tasks)
         self.sequencer.close()
@@ -401,21 +387,13 @@ class Service:
         self._writer.shutdown(wait=False, cancel_futures=True)
         if self._remote is not None:
             self._remote.close()
-        is_swept = self._sweeping.acquire(timeout=1.0)
+        is_swept = self.sweeper.stop(timeout_seconds=1.0)
         if self.leases is None:
-            self._write_listed()
+            self.sweeper.write_listed()
         else:
             self._leave()
         if is_swept:
             self.store.close()
-
-    def _write_listed(self) -> None:
-        try:
-            self.metering.flush()
-            self.store.flush()
-            self.store.touch_runs(self.intake.taken_times())
-        except StorageError as error:
-            _log.warning("what is only listed was not written: %s", error)
 
     def _forget_answer(self, future: Future) -> None:
         if self._journal is not None:
@@ -433,47 +411,6 @@ class Service:
             for sampler in session.samplers.values():
                 if sampler.snapshot is not None and sampler.snapshot.snapshot_id in gone.snapshot_ids:
                     sampler.snapshot.lose(gone.reason)
-
-    async def _sweep_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.sweep_seconds)
-            try:
-                await self.sweep()
-            except Exception:
-                _log.exception("a sweep failed; the next one is in %s s", self.settings.sweep_seconds)
-
-    async def sweep(self) -> None:
-        """End silent sessions, delete expired checkpoints, write and forget what is due."""
-        now = time.monotonic()
-        for session in self.sessions:
-            silent_seconds = now - session.heard_at
-            if silent_seconds > self.settings.session_seconds:
-                _log.warning("session %s has not been heard of; freeing its models", session.session_id)
-                await self.session_life.end(session)
-            elif silent_seconds > self.settings.silent_seconds:
-                error = GoneError(f"session {session.session_id} was silent for {silent_seconds:.0f} s; sample again")
-                self.session_life.drop_samples(session, error)
-        self.futures.sweep()
-        if self._journal is not None:
-            self._journal.states.sweep()
-        self.sampling.sweep()
-        times = self.intake.taken_times()
-        await asyncio.to_thread(self._sweep_store, times, self.calls.files())
-
-    def _sweep_store(self, times: Mapping[str, float], files: Collection[str]) -> None:
-        with self._sweeping:
-            if self._is_shut_down:  # the task that wanted it was cancelled, and this thread began late
-                return
-            try:
-                self.metering.flush()
-                self.store.flush()
-                self.store.touch_runs(times)
-                self.store.sweep_recordings(
-                    max_seconds=self.settings.recording_seconds, max_bytes=self.settings.max_recording_bytes
-                )
-            except StorageError as error:
-                _log.warning("what is only listed waits to be written: %s", error)
-            self.checkpoints.sweep(files)
 
 
 def _writer(name: str) -> ThreadPoolExecutor:

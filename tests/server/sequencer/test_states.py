@@ -224,10 +224,10 @@ def test_an_answer_that_was_fetched_goes_from_the_journal(tmp_path: Path, monkey
         train_until(server, model_id, itertools.count(2), lambda: not entries(server, session_id))
         waiting = server.forward_backward(model_id, 99).json()["request_id"]
         train_until(server, model_id, itertools.count(101), lambda: waiting in answers(server))
-        server.host.on_loop(server.host.service.sweep)
+        server.host.on_loop(server.host.service.sweeper.sweep)
         assert fetched in answers(server)  # it may be asked for again
         monkeypatch.setattr(states_module, "_FETCH_AGAIN_SECONDS", 0.0)
-        server.host.on_loop(server.host.service.sweep)
+        server.host.on_loop(server.host.service.sweeper.sweep)
         wait_until(lambda: answers(server) == [waiting])
         assert server.result(fetched).content == first.content
         assert "error" not in server.result(waiting).text

@@ -1,0 +1,110 @@
+"""What is done every few seconds: ends silent sessions, deletes what has expired, writes what is due."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+
+from cookhouse.server.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.journaling import Journaling
+from cookhouse.server.refusals import GoneError, StorageError
+from cookhouse.server.requests.metering import Metering
+from cookhouse.server.requests.sampling import SamplingRequests
+from cookhouse.server.sequencer.calls import Calls
+from cookhouse.server.sequencer.futures import Futures
+from cookhouse.server.sequencer.intake import Intake
+from cookhouse.server.session_life import SessionLife
+from cookhouse.server.sessions.sessions import Sessions
+from cookhouse.server.settings import Settings
+from cookhouse.server.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    """Lives on the event loop; its threads write."""
+
+    def __init__(
+        self,
+        *,
+        calls: Calls,
+        checkpoints: Checkpoints,
+        futures: Futures,
+        intake: Intake,
+        journal: Journaling | None,
+        metering: Metering,
+        sampling: SamplingRequests,
+        session_life: SessionLife,
+        sessions: Sessions,
+        settings: Settings,
+        store: Store,
+    ) -> None:
+        self._calls = calls
+        self._checkpoints = checkpoints
+        self._futures = futures
+        self._intake = intake
+        self._journal = journal
+        self._metering = metering
+        self._sampling = sampling
+        self._session_life = session_life
+        self._sessions = sessions
+        self._settings = settings
+        self._store = store
+        self._writing = threading.Lock()  # held while a thread sweeps the store
+        self._is_stopped = False
+
+    async def sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.sweep_seconds)
+            try:
+                await self.sweep()
+            except Exception:
+                _log.exception("a sweep failed; the next one is in %s s", self._settings.sweep_seconds)
+
+    async def sweep(self) -> None:
+        """End silent sessions, delete expired checkpoints, write and forget what is due."""
+        now = time.monotonic()
+        for session in self._sessions:
+            silent_seconds = now - session.heard_at
+            if silent_seconds > self._settings.session_seconds:
+                _log.warning("session %s has not been heard of; freeing its models", session.session_id)
+                await self._session_life.end(session)
+            elif silent_seconds > self._settings.silent_seconds:
+                error = GoneError(f"session {session.session_id} was silent for {silent_seconds:.0f} s; sample again")
+                self._session_life.drop_samples(session, error)
+        self._futures.sweep()
+        if self._journal is not None:
+            self._journal.states.sweep()
+        self._sampling.sweep()
+        times = self._intake.taken_times()
+        await asyncio.to_thread(self._sweep_store, times, self._calls.files())
+
+    def stop(self, *, timeout_seconds: float) -> bool:
+        """Have no thread begin to sweep the store; whether none is in it any more. Blocking."""
+        self._is_stopped = True
+        return self._writing.acquire(timeout=timeout_seconds)
+
+    def write_listed(self) -> None:
+        """Write what is only listed, if the store can be written now. Blocking."""
+        try:
+            self._metering.flush()
+            self._store.flush()
+            self._store.touch_runs(self._intake.taken_times())
+        except StorageError as error:
+            _log.warning("what is only listed was not written: %s", error)
+
+    def _sweep_store(self, times: Mapping[str, float], files: Collection[str]) -> None:
+        with self._writing:
+            if self._is_stopped:  # the task that wanted it was cancelled, and this thread began late
+                return
+            try:
+                self._metering.flush()
+                self._store.flush()
+                self._store.touch_runs(times)
+                self._store.sweep_recordings(
+                    max_seconds=self._settings.recording_seconds, max_bytes=self._settings.max_recording_bytes
+                )
+            except StorageError as error:
+                _log.warning("what is only listed waits to be written: %s", error)
+            self._checkpoints.sweep(files)
