@@ -23,7 +23,7 @@ def test_a_run_that_was_never_measured_counts_no_steps() -> None:
     assert num_steps([{"state": "finished"}, {"state": "finished"}], 8) == 16
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_both_sides_run_and_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     # Catches a column, a file or an option of the sweep that changed its name.
     words = ["--grid", "learning_rate=1e-3,1e-2,1e-1", "num_eval=4", "--max-steps", "4", "--min-steps", "2"]

@@ -21,7 +21,7 @@ SETTINGS = {
     "off_policy_distillation": ("learning_rate=5e-3", "teacher_samples=fresh", "teacher_top_k=4"),
     "prompt_distillation": ("learning_rate=2e-3", "max_tokens=16"),
 }
-LONG = "on_policy_distillation", "prompt_distillation"
+LONG = "on_policy_distillation", "multi_teacher_distillation", "prompt_distillation"
 
 
 def trained(run_folder: Path) -> dict[int, dict[str, Any]]:

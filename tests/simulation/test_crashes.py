@@ -30,6 +30,7 @@ SHAPES = {
     "1 trainer, 2 samplers": {"trainers": 1, "samplers": 2},
     "2 trainers, 1 sampler": {"trainers": 2, "samplers": 1},
 }
+LONG = "5 workers", "2 trainers, 1 sampler"
 # Each found a bug once, or has many drains and crashes.
 SEEDS_OF_SEVERAL = [
     ("2 workers", 1004),
@@ -47,8 +48,9 @@ def test_a_crash_of_several_workers_is_a_pause(shape: str, seed: int) -> None:
     simulate(seed, num_clients=CLIENTS, num_requests=REQUESTS, plans=plans_of(**SHAPES[shape]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(shape, marks=pytest.mark.long if shape in LONG else pytest.mark.slow) for shape in SHAPES]
+)
 def test_a_crash_of_several_workers_is_a_pause_from_many_seeds(shape: str) -> None:
     """More: `python -m tests.simulation --num-workers 2 --seed 1000 --num-seeds 100`."""
     for seed in range(1000, 1020):
@@ -72,7 +74,7 @@ def test_a_program_with_crashes_is_the_same_from_the_same_seed() -> None:
 @pytest.mark.parametrize(
     "first",
     [
-        pytest.param(first, marks=pytest.mark.slow if first < 1050 else pytest.mark.long)
+        pytest.param(first, marks=pytest.mark.slow if first < 1025 else pytest.mark.long)
         for first in range(1000, 1500, 25)
     ],
 )
