@@ -26,8 +26,11 @@ def test_each_is_of_one_worker_and_closed_to_others() -> None:
     assert [folder.path.exists() for folder in folders] == [False, True, True]
 
 
-def test_what_a_killed_process_left_goes_with_the_next(tmp_path: Path) -> None:
-    """Would catch tenants' weights that stay on a node for ever."""
+@pytest.mark.parametrize("what", ["starts", "ends"])
+def test_what_a_killed_process_left_goes_with_the_next_that(what: str, tmp_path: Path) -> None:
+    """Would catch tenants' weights that stay on a node for ever: of a worker whose node was killed, and that lived on
+    for a moment, until the one in its place had started.
+    """
     script = (
         "import sys, tempfile; tempfile.tempdir = sys.argv[1]; "
         "from cookhouse.engine.transports.ray.own_folder import OwnFolder; "
@@ -36,13 +39,17 @@ def test_what_a_killed_process_left_goes_with_the_next(tmp_path: Path) -> None:
     words = [sys.executable, "-c", script, str(tmp_path)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         left = Path(next_line(process).strip())
-        beside = OwnFolder()
+        beside, another = OwnFolder(), OwnFolder()
+        another.delete()
         assert (left / "weights").exists()
         process.kill()
         process.wait()
-    after = OwnFolder()
-    assert not left.exists()
-    assert sorted(left.parent.iterdir()) == sorted([beside.path, after.path])
+    if what == "starts":
+        after = OwnFolder()
+        assert sorted(left.parent.iterdir()) == sorted([beside.path, after.path])
+    else:
+        beside.delete()
+        assert list(left.parent.iterdir()) == []
 
 
 def test_a_folder_that_somebody_put_there_is_not_used(tmp_path: Path) -> None:

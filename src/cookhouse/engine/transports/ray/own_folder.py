@@ -12,7 +12,9 @@ from cookhouse.errors import ServiceError
 
 
 class OwnFolder:
-    """New, and held as long as this process lives. What processes that have ended left beside it is deleted."""
+    """New, and held as long as this process lives. What processes that were killed left beside it is deleted, now and
+    when it is: one whose node was killed may live on for a moment.
+    """
 
     def __init__(self) -> None:
         """
@@ -24,8 +26,7 @@ class OwnFolder:
         if base.is_symlink() or base.stat().st_uid != os.getuid():
             raise ServiceError(f"{base} is not a folder of this user; remove it, or set TMPDIR for Ray on this node")
         with _turn(base):  # a new folder is not held at once
-            for folder in base.iterdir():
-                _delete_unless_held(folder)
+            _delete_left(base)
             self.path = Path(tempfile.mkdtemp(dir=base))
             self._lock = _hold(self.path)
 
@@ -35,6 +36,8 @@ class OwnFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        with contextlib.suppress(OSError), _turn(self.path.parent):
+            _delete_left(self.path.parent)
 
 
 @contextlib.contextmanager
@@ -45,6 +48,12 @@ def _turn(base: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _delete_left(base: Path) -> None:
+    """Delete what no process holds. The caller has the turn."""
+    for folder in base.iterdir():
+        _delete_unless_held(folder)
 
 
 def _delete_unless_held(folder: Path) -> None:
