@@ -11,6 +11,7 @@ import tinker
 from cookhouse.data import Example
 from cookhouse.errors import InputError
 from cookhouse.evals import NLLEvaluator
+from cookhouse.evals.scores import standard_error
 from cookhouse.models.tokenizers import get_tokenizer
 
 pytestmark = pytest.mark.anyio
@@ -64,6 +65,18 @@ async def test_the_mean_is_over_trained_tokens_and_bytes_over_their_text() -> No
     assert metrics["nll"] == pytest.approx((2 + 3 + 1) / 3)
     assert metrics["nll_tokens"] == 3
     assert metrics["bits_per_byte"] == pytest.approx((2 + 3 + 1) / math.log(2) / len("2"))
+
+
+async def test_the_error_is_of_examples_whose_tokens_go_together() -> None:
+    # Catches an error over tokens, as if each were drawn by itself, which is too small.
+    examples = [example("1 2<|im_end|>", [0.0, 0.0, 1.0, 1.0]), example("7<|im_end|>", [0.0, 1.0])]
+    metrics = await evaluator(examples)(Client())
+    # Sums 5 and 1 of 2 and 1 tokens; mean 2, so 1 above and 1 below.
+    assert metrics["nll_stderr"] == pytest.approx(math.sqrt(2 / 1 * (1 + 1)) / 3)
+    equal_lengths = [example("7<|im_end|>", [0.0, 1.0]), example("1 2<|im_end|>", [0.0, 0.0, 0.0, 1.0])]
+    metrics = await evaluator(equal_lengths)(Client())
+    assert metrics["nll_stderr"] == pytest.approx(standard_error([1.0, 3.0]))
+    assert (await evaluator(examples[:1])(Client()))["nll_stderr"] is None
 
 
 async def test_weights_weigh_the_mean_but_not_the_bits() -> None:

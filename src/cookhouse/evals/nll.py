@@ -13,6 +13,7 @@ from cookhouse.chat import Tokenizer
 from cookhouse.data import Example, shifted_datum
 from cookhouse.errors import InputError
 from cookhouse.evals.evaluator import ForwardClient, Metrics, TrainingClientEvaluator
+from cookhouse.evals.scores import weighted_mean
 
 _CHUNK = 64
 
@@ -42,21 +43,25 @@ class NLLEvaluator(TrainingClientEvaluator):
         return 1 + max(datum.model_input.length for datum in self._data)
 
     async def __call__(self, client: ForwardClient) -> Metrics:
-        """`nll` (nats per token), `bits_per_byte` (None without text) and `nll_tokens`, the number measured."""
+        """`nll` (nats per token) with `nll_stderr`, its standard error (None of one example), `bits_per_byte` (None
+        without text) and `nll_tokens`, the number measured.
+        """
         chunks = [self._data[i : i + self._chunk_size] for i in range(0, len(self._data), self._chunk_size)]
         futures = [client.forward(chunk, "cross_entropy") for chunk in chunks]
-        loss, total, nats, num_tokens = 0.0, 0.0, 0.0, 0
+        losses, weights = [], []
+        nats, num_tokens = 0.0, 0
         for chunk, future in zip(chunks, futures, strict=True):
             output = await future
             for datum, fields in zip(chunk, output.loss_fn_outputs, strict=True):
                 logprobs_T = fields["logprobs"].to_numpy().astype(np.float64)
                 weights_T = datum.loss_fn_inputs["weights"].to_numpy().astype(np.float64)
-                loss -= float(logprobs_T @ weights_T)
-                total += float(weights_T.sum())
+                losses.append(-float(logprobs_T @ weights_T))
+                weights.append(float(weights_T.sum()))
                 nats -= float(logprobs_T[weights_T != 0].sum())
                 num_tokens += int(np.count_nonzero(weights_T))
         bits_per_byte = nats / math.log(2) / self._num_bytes if self._num_bytes else None
-        return {"nll": loss / total, "bits_per_byte": bits_per_byte, "nll_tokens": float(num_tokens)}
+        nll, stderr = weighted_mean(losses, weights)
+        return {"nll": nll, "nll_stderr": stderr, "bits_per_byte": bits_per_byte, "nll_tokens": float(num_tokens)}
 
 
 def _datum(example: Example) -> tinker.Datum:

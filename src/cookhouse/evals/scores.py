@@ -43,6 +43,18 @@ def standard_error(values: Sequence[float]) -> float | None:
     return math.sqrt(variance / len(values))
 
 
+def weighted_mean(sums: Sequence[float], weights: Sequence[float]) -> tuple[float, float | None]:
+    """The mean Σ sums / Σ weights, such as of tokens by example, and its standard error, in which the examples are what
+    was drawn and their tokens go together: √(n/(n-1) · Σ (sum - mean · weight)²) / Σ weights, the linearized variance
+    of a ratio (Cochran, Sampling Techniques, 1977, §6.4); None of fewer than two examples.
+    """
+    mean = sum(sums) / sum(weights)
+    if len(sums) < 2:
+        return mean, None
+    squares = sum((each - mean * weight) ** 2 for each, weight in zip(sums, weights, strict=True))
+    return mean, math.sqrt(len(sums) / (len(sums) - 1) * squares) / sum(weights)
+
+
 def wilson_interval(successes: float, n: int) -> tuple[float, float]:
     """Where a share lies with 95 % confidence, given `successes` of `n`, ties counted as halves: Wilson's score
     interval (https://doi.org/10.1080/01621459.1927.10502953), which stays within [0, 1] and has a width at 0 and 1.
