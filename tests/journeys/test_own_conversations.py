@@ -158,7 +158,7 @@ def compare(journey: Journey, subtests: pytest.Subtests) -> None:
     journey.run(f"cookhouse run supervised {settings} log_path=runs/slower")
     said = journey.run("cookhouse runs compare prices slower")
     assert re.search(r"learning_rate +0\.005 +0\.0005", said)
-    assert re.search(r"test/nll +\S+ \* +\S+", said), "no best run by what was held out"
+    assert re.search(r"test/nll +\S+ ± \S+ \* +\S+", said), "no best run by what was held out"
     with subtests.test("the comparison in a browser"):
         for width in (1000, 420):
             with opened(journey.folder / "runs" / "compare-prices-slower.html", width) as page:
