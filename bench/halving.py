@@ -4,8 +4,8 @@
 
 Both sides are `cookhouse sweep` with one run at a time, in a process of its own, from the command to its end; neither
 measures the weights before training. Halving runs once for each first rung. Runs are compared by the held-out loss. Of
-the winner of each it prints how many of the held-out questions it answers exactly, with the standard error, and the
-rank of the winner of halving in the full sweep.
+the winner of each it prints that loss and how many of the held-out questions it answers exactly, with their standard
+errors, and the rank of the winner of halving in the full sweep.
 """
 
 import argparse
@@ -56,8 +56,10 @@ class Side:
     values: dict[str, float]
     """The metric of each run that took all its steps, by name."""
     best: str
+    loss: float
+    """Of the best; by it they are compared."""
+    loss_error: float
     score: float
-    """Of the best."""
     score_error: float
 
 
@@ -86,6 +88,8 @@ def swept(folder: Path, grid: Sequence[str], max_steps: int, *options: str) -> S
         launches=sum(len(json.loads((folder / row["run"] / "run.json").read_text())["launches"]) for row in rows),
         values={name: value for name, value in finished.items() if math.isfinite(value)},
         best=best,
+        loss=last[METRIC],
+        loss_error=last[f"{METRIC}_stderr"],
         score=last[SCORE],
         score_error=last[f"{SCORE}_stderr"],
     )
@@ -97,8 +101,8 @@ def num_steps(rows: Sequence[Mapping[str, str]], max_steps: int) -> int:
 
 
 def is_within_error(halved: Side, full: Side) -> bool:
-    """Whether the best of halving scores at most one standard error below the best of the full sweep."""
-    return full.score - halved.score <= full.score_error
+    """Whether the loss of halving's best is at most one standard error above that of the full sweep's."""
+    return halved.loss - full.loss <= full.loss_error
 
 
 def _children_seconds() -> float:
@@ -125,9 +129,10 @@ def main() -> None:
     figures = {
         "full_seconds": full.seconds,
         "full_steps": float(full.steps),
+        "full_loss": full.loss,
+        "full_loss_error": full.loss_error,
         "full_score": full.score,
         "full_score_error": full.score_error,
-        "loss_of_full_best": full.values[full.best],
     }
     for steps, side in halved.items():
         found = compared(side, full)
@@ -136,7 +141,7 @@ def main() -> None:
         print(f"{found['processor_time_ratio']:.3f} x, of steps {side.steps / full.steps:.3f} x")
         print(f"  its best has rank {found['rank']:.0f} of {len(full.values)} in the full sweep, by {METRIC}")
         within = "within" if is_within_error(side, full) else "NOT within"
-        print(f"  {SCORE} {within} one standard error of the full sweep's best")
+        print(f"  its loss is {within} one standard error of the full sweep's best")
     if options.save:
         save_record("halving", vars(options), figures)
 
@@ -148,18 +153,19 @@ def compared(halved: Side, full: Side) -> dict[str, float]:
         "time_ratio": halved.seconds / full.seconds,
         "processor_time_ratio": halved.processor_seconds / full.processor_seconds,
         "halved_steps": float(halved.steps),
+        "halved_loss": halved.loss,
         "halved_score": halved.score,
         "rank": float(sorted(full.values.values()).index(full.values[halved.best]) + 1),
-        "loss_of_halved_best": full.values[halved.best],
     }
 
 
 def report(name: str, side: Side) -> None:
     """Print a side."""
+    loss = f"{METRIC} {side.loss:.4f} ± {side.loss_error:.4f}"
     score = f"{SCORE} {side.score:.3f} ± {side.score_error:.3f}"
     took = f"{side.seconds:.0f} s, {side.processor_seconds:.0f} s of processor time"
     print(f"{name}: {took}, {side.steps:,} steps in {side.launches} launches", flush=True)
-    print(f"  {side.best}: {score}", flush=True)
+    print(f"  {side.best}: {loss}, {score}", flush=True)
 
 
 if __name__ == "__main__":

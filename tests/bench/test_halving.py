@@ -8,13 +8,24 @@ from bench.halving import Side, is_within_error, num_steps
 
 from bench import halving
 
-SIDE = Side(seconds=1.0, processor_seconds=1.0, steps=1, launches=1, values={}, best="1", score=0.5, score_error=0.125)
+SIDE = Side(
+    seconds=1.0,
+    processor_seconds=1.0,
+    steps=1,
+    launches=1,
+    values={},
+    best="1",
+    loss=0.5,
+    loss_error=0.125,
+    score=0.5,
+    score_error=0.125,
+)
 
 
-@pytest.mark.parametrize(("score", "expected"), [(0.25, False), (0.375, True), (0.5, True), (0.9, True)])
-def test_a_better_winner_is_within_the_error(score: float, expected: bool) -> None:
+@pytest.mark.parametrize(("loss", "expected"), [(0.75, False), (0.625, True), (0.5, True), (0.1, True)])
+def test_a_better_winner_is_within_the_error(loss: float, expected: bool) -> None:
     # Catches a winner of halving that beats the full sweep's and is told as missing it.
-    assert is_within_error(replace(SIDE, score=score), SIDE) is expected
+    assert is_within_error(replace(SIDE, loss=loss), SIDE) is expected
 
 
 def test_a_run_that_was_never_measured_counts_no_steps() -> None:
