@@ -1,4 +1,4 @@
-"""Sessions that are brought back: their requests run again behind the answers, and a person is told once they have."""
+"""Sessions that are brought back, and what a person is told once their requests have run again."""
 
 import asyncio
 import time
