@@ -105,6 +105,24 @@ class TestPlaces:
             joined(1, address="head:6379").leave()
             assert done == expected
 
+    def test_nodes_that_come_up_are_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Would catch a server that ends at its start, as after a crash, because the head was up before the nodes."""
+        ray = FakeRay(monkeypatch, 0)
+        monkeypatch.setattr(f"{CLUSTER}.check_address", lambda _: None)
+        monkeypatch.setattr(f"{CLUSTER}.is_node", lambda _: True)
+        late = [[0, 1], [0, 1, 1]]
+
+        def come_up(_: float) -> None:
+            ray.cpus = late.pop(0)
+            ray.free = list(ray.cpus)
+
+        monkeypatch.setattr(f"{CLUSTER}.time.sleep", come_up)
+        assert placed(joined(2, address="head:6379"), 0, 1) == [{"CPU": 1}] * 2
+        assert late == []
+        monkeypatch.setattr(f"{CLUSTER}._NODES_SECONDS", 0.0)
+        with pytest.raises(InputError, match="room for 2"):
+            placed(joined(3, address="head:6379"), 0)
+
     def test_a_cluster_of_its_own_leaves_no_files(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Would catch a disk that fills up with Ray's logs and sockets, a folder with each start."""
         ray = FakeRay(monkeypatch, 3)

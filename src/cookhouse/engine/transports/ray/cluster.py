@@ -1,9 +1,12 @@
 """Ray's cluster, as a driver of it sees it: joined or started, and asked for a place for a worker."""
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group
@@ -24,8 +27,12 @@ from cookhouse.engine.transports.ray.own_folder import OwnFolder
 from cookhouse.engine.transports.ray.own_node import OwnNode, is_node
 from cookhouse.errors import InputError, ServiceError
 
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 SHARED = ""
 """In place of a worker's name: all of those that the cluster is shared by."""
+_NODES_SECONDS, _LOOK_SECONDS = 30.0, 0.5
+"""For nodes to come up in a cluster that was joined: it may have just been started, as after the end of its head."""
 _PLACE_SECONDS = 60.0
 _TRY_SECONDS = 3.0
 """For a place that seems to be free."""
@@ -67,6 +74,7 @@ class Cluster:
         """
         check_address(address)
         self._own_node: OwnNode | None = None
+        self._wait_to = time.monotonic() + (0.0 if address == LOCAL else _NODES_SECONDS)
         self._own_folder: OwnFolder | None = OwnFolder() if address == LOCAL else None
         try:
             if address not in (LOCAL, RUNNING) and not is_node(address):
@@ -137,12 +145,12 @@ class Cluster:
         Raises:
             InputError: no node has as much, or as much free.
         """
-        totals = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         with self._lock:
-            shared = self._bundles.get(SHARED) or bundle_of(self._needs, totals)
+            shared = self._bundles.get(SHARED) or self._fitted(partial(bundle_of, self._needs))
             self._keep(SHARED, shared)
         bundle = self._bundles.get(worker, shared)
-        check_fits(bundle, totals)
+        self._fitted(partial(check_fits, bundle))
+        totals = _totals()
         is_open = self._needs.num_cpus is None and "GPU" not in bundle
         if is_open and index >= self._needs.num_workers and worker not in self._bundles:
             group, bundle = _place_in_rest(bundle, totals)
@@ -156,11 +164,35 @@ class Cluster:
             )
         return group, bundle
 
+    def _fitted(self, fit: Callable[[Sequence[Amounts]], _T]) -> _T:
+        """What fits the nodes that there are, of which some may be coming up still.
+
+        Raises:
+            InputError: nothing does, for what `fit` says.
+        """
+        is_told = False
+        while True:
+            try:
+                return fit(_totals())
+            except InputError as error:
+                seconds = self._wait_to - time.monotonic()
+                if seconds <= 0:
+                    raise
+                if not is_told:
+                    _log.warning("waiting %.0f s for more nodes of Ray's cluster: %s", seconds, error)
+                is_told = True
+            time.sleep(_LOOK_SECONDS)
+
     def _keep(self, name: str, bundle: dict[str, float]) -> None:
         """Whoever is lost comes back as it was, whatever nodes there are then: its size shows in what it computes."""
         if name not in self._bundles:
             self._bundles[name] = bundle
             self._note(name, bundle)
+
+
+def _totals() -> list[Amounts]:
+    """What each node has."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _place_in_rest(
