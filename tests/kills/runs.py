@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +23,8 @@ from tests.server.conftest import Cluster
 
 PATIENCE_SECONDS = 420.0
 """For a whole run; the SDK waits for up to 30 s between two tries."""
+_REFUSED = 2
+"""Exit code of a start that was refused."""
 _MAX_WAIT_SECONDS = 0.15
 """From an answer to the kill that was set for it: about what two steps take."""
 _DRAIN_SECONDS = 2.0
@@ -221,7 +224,7 @@ def run(
         for client in clients:
             if (error := client.end(deadline)) is not None:
                 outcome.errors[client.loop] = error
-        outcome.odd_exits = [code for code in server.exit_codes if code != -9]
+        outcome.odd_exits = _odd_exits(server)
         if not outcome.errors:
             told = {key: outcome.told(loop)["model_id"] for loop, key in zip(setting.loops, KEYS, strict=False)}
             server.end_sessions({key: model_id.partition(":")[0] for key, model_id in told.items()})
@@ -231,6 +234,16 @@ def run(
     if nodes is not None:
         outcome.left += nodes.left()
     return outcome
+
+
+def _odd_exits(server: KeptServer | SharedServers) -> list[int]:
+    """Exit codes of servers that were not killed, but for starts while Ray's head was away: each is refused in words,
+    and another follows.
+    """
+    logs = [one.log.read_text(errors="replace") for one in server.servers]
+    num_refused = sum(log.count("error: nobody answers at ") for log in logs)
+    refused = [code for code in server.exit_codes if code == _REFUSED]
+    return [code for code in server.exit_codes if code not in (-signal.SIGKILL, _REFUSED)] + refused[num_refused:]
 
 
 def _stuck(clients: Sequence[Client], server: KeptServer | SharedServers) -> str:
