@@ -89,6 +89,18 @@ def test_only_the_best_are_promoted_and_nothing_is_trained_twice(settings: dict[
     assert "<td>stopped</td><td>1</td>" in page
 
 
+@pytest.mark.parametrize(("metric", "is_sampled"), [("test/nll", False), ("test/exact_match", True)])
+def test_nothing_is_sampled_at_a_rung_where_the_loss_decides(
+    settings: dict[str, Any], metric: str, is_sampled: bool
+) -> None:
+    # Catches a rung that takes longer to measure than to train, and a score that is not measured where it decides.
+    halved(settings, metric=metric)
+    for run in find_runs(Path(settings["log_path"])):
+        rows = [row for row in read_metrics(run.path / "metrics.jsonl") if "test/nll" in row]
+        is_sampled_at = {row["step"]: "test/exact_match" in row for row in rows}
+        assert is_sampled_at == {step: is_sampled or step == STEPS for step in is_sampled_at}
+
+
 @pytest.mark.parametrize("recipe", ["supervised", "dpo", "rl_basic", "on_policy_distillation"])
 def test_a_paused_run_ends_as_one_that_was_never_paused(tmp_path: Path, recipe: str) -> None:
     # Catches a learning rate that ends with the rung, data that begins anew, and a recipe that does not hear of it.

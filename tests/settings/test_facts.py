@@ -62,7 +62,7 @@ def test_another_default_keeps_what_the_setting_is(config_class: type) -> None:
 def test_a_resume_does_not_take_over_what_is_of_one_launch(tmp_path: Path) -> None:
     # Catches a paused run that, gone on with, pauses where it stands, for ever.
     recipe = find_recipe("supervised")
-    assert of_launch(recipe.config_class) == {"pause_at_step"}
+    assert of_launch(recipe.config_class) == {"pause_at_step", "pause_metric"}
     assert "pause_at_step" in free_on_resume(recipe.config_class)
     recorded = {"recipe": "supervised", "config": {"pause_at_step": 2, "max_steps": 9}}
     (tmp_path / "config.json").write_text(json.dumps(recorded))

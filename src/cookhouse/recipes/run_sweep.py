@@ -208,8 +208,9 @@ def _shared_max_steps(recipe: Recipe[Any], min_steps: int, parts: Sequence[Value
     """The steps of a whole run of a sweep by successive halving. Raises `InputError` where there can be none."""
     if "pause_at_step" not in chz.chz_fields(recipe.config_class):
         raise InputError(f"a run of {recipe.name} cannot be paused; leave min_steps out")
-    if any("pause_at_step" in part for part in parts):
-        raise InputError("remove pause_at_step: min_steps sets it")
+    for name in ("pause_at_step", "pause_metric"):
+        if any(name in part for part in parts):
+            raise InputError(f"remove {name}: min_steps sets it")
     steps = {settle(recipe, {"given": part}).config.max_steps for part in parts}
     if len(steps) > 1 or None in steps:
         raise InputError("with min_steps, every run has the same max_steps; set it once, as in max_steps=128")

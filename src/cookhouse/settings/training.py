@@ -214,6 +214,13 @@ class StepSettings:
         validator=at_least(1),
         metadata=facts(of_launch=True),
     )
+    pause_metric: str | None = chz.field(
+        default=None,
+        doc="At pause_at_step, leave out evaluations that are known not to measure this: for test/nll the answers to "
+        "held-out questions. Default: measure all.",
+        validator=read_if(lambda config: config.pause_at_step, "with pause_at_step"),
+        metadata=facts(of_launch=True),
+    )
     save_every: int = chz.field(
         default=20,
         doc="Steps between checkpoints; 0: only the last.",

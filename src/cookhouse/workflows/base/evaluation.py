@@ -84,16 +84,19 @@ class HeldOutEvaluation:
         *,
         nll: NLLEvaluator,
         exact_match: ExactMatchEvaluator | None,
+        loss_alone_at: int | None = None,
         telemetry: Telemetry,
         keep: Callable[[int, Sequence[RecordedAnswer]], None],
     ) -> None:
+        """`loss_alone_at` is a step of whose weights the loss alone is measured."""
+        self._loss_alone_at = loss_alone_at
         self._nll = nll
         self._exact_match = exact_match
         self._telemetry = telemetry
         self._keep = keep
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
-        if self._exact_match is None:
+        if self._exact_match is None or step == self._loss_alone_at:
             return self._finish(step, await self._nll(client))
         snapshot = client.save_weights_and_get_sampling_client()
         return self._answer(step, await self._nll(client), self._exact_match, snapshot)

@@ -5,7 +5,7 @@ from cookhouse.data import (
     StreamedDataset,
 )
 from cookhouse.errors import InputError
-from cookhouse.telemetry import events
+from cookhouse.telemetry import events, keys
 from cookhouse.training import (
     Cadence,
     ScheduledEvaluation,
@@ -51,7 +51,11 @@ def _held_out(state: SupervisedState) -> list[ScheduledEvaluation]:
     if state.nll is None:
         return []
     evaluation = HeldOutEvaluation(
-        nll=state.nll, exact_match=state.exact_match, telemetry=state.telemetry, keep=state.folder.write_answers
+        nll=state.nll,
+        exact_match=state.exact_match,
+        loss_alone_at=state.config.pause_at_step if state.config.pause_metric == keys.TEST_NLL else None,
+        telemetry=state.telemetry,
+        keep=state.folder.write_answers,
     )
     cadence = Cadence(every=state.config.eval_every, at_start=state.config.eval_at_start)
     return [ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence)]

@@ -76,7 +76,7 @@ class HalvedRuns(Runs):
         name, step = job.run, halving.rungs[job.rung]
         is_last = job.rung + 1 == len(halving.rungs)
         report(state, name, f"training to step {step:,}")
-        paused = {"pause_at_step": None if is_last else step}
+        paused = {"pause_at_step": None if is_last else step, "pause_metric": None if is_last else halving.metric}
         record = await self.run_child_of(state, name, {"eval_at_start": False, **self.runs[name], **paused})
         if record is None:
             return
