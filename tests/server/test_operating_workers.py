@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
+from tests.server.sequencer.test_states import EVERY_STEP
 from tests.server.test_routes import Server
 from tests.waiting import wait_until
 
@@ -171,3 +172,39 @@ def test_a_lone_engines_records_have_none(tmp_path: Path, caplog: pytest.LogCapt
     with hosted(tmp_path, FakeEngine) as host:
         host.on_loop(lambda: host.service.calls.members[0]._hand_on(record))
     assert ("tests.worker", logging.WARNING, "low on memory") in caplog.record_tuples
+
+
+def test_an_added_worker_takes_over_models_of_a_busy_one(tmp_path: Path, stack: ExitStack) -> None:
+    """Would catch a worker without work while two models share another, and steps that are lost on the way."""
+    with hosted(tmp_path, FakeEngine, EVERY_STEP) as host:
+        server = connected(stack, host)
+        models = [server.model(server.session()) for _ in range(2)]
+        server.post("/workers", kind="worker")
+        wait_until(lambda: all(member.is_up for member in host.service.calls.members))
+        norms = []
+        for seq_id in range(1, 20, 2):
+            for model_id in models:
+                server.forward_backward(model_id, seq_id)
+                norms.append(server.grad_norm(model_id, seq_id + 1))
+        assert len(set(norms)) == 1, "each step has the pass of before, once"
+        assert {place_of(host, model_id) for model_id in models} == {"engine", "worker1"}
+
+
+def test_weights_that_were_published_before_a_move_outlive_the_worker(tmp_path: Path, stack: ExitStack) -> None:
+    """Would catch samples that wait for ever: their weights went with a worker which had their model no more."""
+    with hosted(tmp_path, FakeEngine, EVERY_STEP) as host:
+        server = connected(stack, host)
+        session_id = server.session()
+        model_id, _ = server.model(session_id), server.model(server.session())
+        saved = server.post("/save_weights_for_sampler", model_id=model_id, seq_id=1, sampling_session_seq_id=0)
+        sampler_id = server.result(saved["request_id"]).json()["sampling_session_id"]
+        server.post("/workers", kind="worker")
+        calls = host.service.calls
+        wait_until(lambda: all(member.is_up for member in calls.members))
+        host.on_loop(lambda: calls.balance(model_id, 1))
+        assert server.grad_norm(model_id, 2) == 0.0
+        assert place_of(host, model_id) == "worker1"
+        server.post("/workers/engine/drain", seconds=0)
+        prompt = {"chunks": [{"type": "encoded_text", "tokens": [1, 2]}]}
+        request = {"sampling_session_id": sampler_id, "prompt": prompt, "sampling_params": {"max_tokens": 3}}
+        assert server.result(server.post("/asample", **request)["request_id"]).status_code == 200

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.server.workers.scripted import (
 )
 
 from cookhouse.engine.contract import (
+    Account,
     Amount,
     CanceledError,
     Create,
@@ -663,6 +665,47 @@ async def test_a_save_under_way_stays_with_a_worker_that_is_drained(tmp_path: Pa
         await leaving.done("1", {"written": 1.0})
         assert await saving == {"written": 1.0}
         await asyncio.wait_for(draining, 5.0)
+
+
+async def test_what_is_under_way_of_a_model_that_moves_is_for_the_next_worker(tmp_path: Path) -> None:
+    """Would catch a step that is answered by a worker that has the model no more, or a save that ends as canceled."""
+    gone: list[Gone] = []
+    async with Several(tmp_path, workers=2, on_lost=gone.append) as several:
+        first, second = several.worker("worker0"), several.worker("worker1")
+        for name in ("a", "b", "c"):
+            await several.model(name)
+        assert [len(several.calls.models_of(member)) for member in several.calls.members] == [2, 1]
+        several.calls.forget(forget(model_ids=("b",)))
+        stepping = several.calls.send(step("step", "a"))
+        saving = several.calls.send(save("save", "a", (tmp_path / "1").as_uri()))
+        await settle()
+        several.calls.balance("a", 1)
+        with pytest.raises(LostError, match="it moves to worker1"):
+            await stepping
+        await settle()
+        assert [one.model_ids for one in gone] == [["a"]]
+        assert first.commands[-1] == Forget(command_id="", account=Account("", ""), model_ids=("a",))
+        await first.fail("save", Failure(blame="user", kind="canceled", message="its model is gone"))
+        with pytest.raises(LostError, match="a has moved to another worker"):
+            await saving
+        several.calls.send(replace(create("a"), command_id="again"))
+        await settle()
+        assert second.ids(Create)[-1] == "again"
+
+
+async def test_a_model_does_not_move_while_it_publishes(tmp_path: Path) -> None:
+    """Would catch samples that wait for weights which the worker was told not to publish."""
+    async with Several(tmp_path, workers=2) as several:
+        for name in ("a", "b", "c"):
+            await several.model(name)
+        several.calls.forget(forget(model_ids=("b",)))
+        several.calls.send(publish("a", "w"))
+        several.calls.balance("a", 1)
+        assert "a" in several.calls.models_of(several.calls.members[0])
+        await settle()
+        await several.worker("worker0").done("publish w")
+        several.calls.balance("a", 1)
+        assert "a" not in several.calls.models_of(several.calls.members[0])
 
 
 async def test_what_a_drained_worker_has_not_written_in_time_is_deleted(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Catches models and samples that go where they should not, or all to one worker."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 from tests.server.workers.conftest import MakeMembers
-from tests.server.workers.scripted import ACCOUNT, request
+from tests.server.workers.scripted import ACCOUNT, request, step
 
 from cookhouse.engine.contract import Fetch, LoraSpec, Room
+from cookhouse.server.workers.call import Call
 from cookhouse.server.workers.member import Member
 from cookhouse.server.workers.needs import Need
 from cookhouse.server.workers.placement import Placement
@@ -171,3 +173,64 @@ def test_equal_workers_are_taken_by_number(make_members: MakeMembers) -> None:
         with_room(member, 2**30 + index, "b")
     assert Placement().for_model(members, NEED) == list(members)
     assert Placement().for_sample(members, request(), NEED) is members[0]
+
+
+def with_models(placement: Placement, member: Member, *model_ids: str) -> None:
+    with_room(member, 2**30, "b")
+    for model_id in model_ids:
+        placement.put_model(model_id, member)
+
+
+def test_a_model_moves_where_fewer_are_trained(make_members: MakeMembers) -> None:
+    """Would catch an added worker that stays idle, and a model that goes to and fro between two workers."""
+    members = first, second = make_members(workers=2)
+    placement = Placement()
+    with_models(placement, first, "m0", "m1", "m2")
+    with_models(placement, second)
+    assert placement.better_member("m1", members, NEED, 1) is second
+    placement.drop_models(["m1"])
+    placement.send_to("m1", second)
+    assert placement.has_moved("m1", first)
+    assert placement.better_member("m0", members, NEED, 1) is None, "it counts before it is there"
+    first.num_tokens = 0
+    second.num_tokens = 10**6
+    assert placement.for_model(members, NEED, "m1")[0] is second
+    placement.put_model("m1", second)
+    assert placement.better_member("m0", members, NEED, 1) is None
+    assert placement.better_member("m1", members, NEED, 1) is None
+
+
+def test_a_model_does_not_move_where_it_cannot_be_trained(make_members: MakeMembers) -> None:
+    """Would catch models that wait for memory since they were moved."""
+    members = first, second, _ = make_members(trainers=2, samplers=1)
+    placement = Placement()
+    with_models(placement, first, "m0", "m1", "m2", "m3", "m4")
+    assert placement.better_member("m0", members, NEED, 1) is None, "nothing is known of its memory"
+    with_room(second, 2**20, "b")
+    assert placement.better_member("m0", members, NEED, 2**20) is second
+    assert placement.better_member("m0", members, NEED, 2**20 + 1) is None
+    second.is_up = False
+    assert placement.better_member("m0", members, NEED, 1) is None
+    second.is_up, second.is_leaving = True, True
+    assert placement.better_member("m0", members, NEED, 1) is None
+    second.is_leaving = False
+    with_room(second, 2**20)
+    assert placement.better_member("m0", members, NEED, 1) is None, "it would load a base model for one"
+    placement.put_model("m5", first)
+    assert placement.better_member("m0", members, NEED, 1) is second
+
+
+@pytest.mark.anyio
+async def test_models_that_nobody_trains_do_not_count(
+    make_members: MakeMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a worker full of idle models that sends away the only one that is trained."""
+    members = first, second = make_members(workers=2)
+    placement = Placement()
+    with_models(placement, first, "m0", "m1", "m2")
+    with_models(placement, second)
+    monkeypatch.setattr("cookhouse.server.workers.placement._ACTIVE_SECONDS", 0.0)
+    assert placement.better_member("m0", members, NEED, 1) is None
+    for model_id in ("m0", "m1"):
+        first.calls[model_id] = Call(command=step("", model_id), answer=asyncio.Future())
+    assert placement.better_member("m0", members, NEED, 1) is second, "a pass may take longer than that"

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from cookhouse.engine.contract import (
-    Account,
     Amount,
     CanceledError,
     Command,
@@ -27,25 +26,23 @@ from cookhouse.engine.contract import (
     Fetch,
     Forget,
     Load,
-    ModelCommand,
     NoMemoryError,
     Output,
     Room,
     Sample,
     Save,
-    SaveSnapshot,
     Spent,
     Tokens,
     Up,
 )
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import LostError, error_of
+from cookhouse.server.sequencer.departures import Departures
 from cookhouse.server.sequencer.dispatch import Dispatch
 from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.workers.call import Call, OnTokens
 from cookhouse.server.workers.creations import Creation
-from cookhouse.server.workers.leaving import Gone, leaver
-from cookhouse.server.workers.leftovers import delete
+from cookhouse.server.workers.leaving import Gone
 from cookhouse.server.workers.member import MakeWorker, Member
 from cookhouse.server.workers.moves import Moves
 from cookhouse.server.workers.news import News
@@ -54,9 +51,6 @@ from cookhouse.server.workers.roster import Roster
 from cookhouse.server.workers.weights import Weights
 
 _log = logging.getLogger(__name__)
-_LOOK_SECONDS = 0.05
-_LEAVE_SECONDS = 1.0
-"""For a worker to end that has nothing left to do, or no more time for it."""
 _MOVES = "moves"
 
 
@@ -81,10 +75,12 @@ class Calls:
         self._meter = meter
         self.room_news = News()
         """Told when a worker may have room that had none."""
-        self._max_losses = max_losses
-        self._on_lost = on_lost
-        self._folder = folder
-        self._roster = Roster(plans, self._member, self._remove, self._end)
+        self._roster = Roster(
+            plans,
+            self._member,
+            lambda member: self._departures.remove(member),
+            lambda member, seconds: self._departures.end(member, seconds),
+        )
         self.members = self._roster.members
         self._calls: dict[str, Call] = {}
         """All that have no answer, also those that are with no worker yet."""
@@ -92,6 +88,9 @@ class Calls:
         self._dispatch = Dispatch(self._roster, self._weights, self._calls, ask=self.ask, sampled=self.sampled)
         self._placement, self._creations = self._dispatch.placement, self._dispatch.creations
         self._transfers, self._shapes = self._dispatch.transfers, self._dispatch.shapes
+        self._departures = Departures(
+            self._roster, self._dispatch, self._calls, folder=folder, max_losses=max_losses, on_lost=on_lost
+        )
 
     @property
     def is_up(self) -> bool:
@@ -198,62 +197,23 @@ class Calls:
         return self._roster.add(kind)
 
     def leave(self, name: str) -> Member:
-        """Give a worker nothing new from now on; `empty` it then.
-
-        Raises:
-            InputError: there is no such worker, or none beside it that trains, or samples.
-        """
-        member = leaver(self.members, name)
-        member.is_leaving = True
-        return member
+        """See `Departures`."""
+        return self._departures.leave(name)
 
     async def empty(self, member: Member, seconds: float) -> None:
-        """Have others go on with the models of a worker that leaves, and end it when its samples are drawn and files
-        written, or after so many seconds; what is left then is drawn again by others, and deleted.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        await self._transfers.rescue(member, deadline)
-        model_ids = self._placement.models_of(member)
-        of_models = [call for call in member.calls.values() if isinstance(call.command, ModelCommand)]
-        left = [call for call in of_models if not isinstance(call.command, Save)]
-        self._depart(member, self._left_behind(member), left)
-        member.submit(Forget(command_id="", account=Account("", ""), model_ids=tuple(model_ids)))
-        while member.calls and loop.time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_SECONDS)
-        self._remove(member)
-        await self._end(member, max(_LEAVE_SECONDS, deadline - loop.time()))
+        """See `Departures`."""
+        await self._departures.empty(member, seconds)
 
-    def _left_behind(self, member: Member) -> Gone:
-        """What goes with a worker that leaves."""
-        return Gone(
-            reason=f"{member.name} has left",
-            model_ids=self._placement.models_of(member),
-            snapshot_ids=self._weights.only_at(member, self._roster.staying),
-            is_loss=False,
-        )
-
-    def _remove(self, member: Member) -> None:
-        """A worker has left, or was never up: others do what is left. Of one that is gone already nothing is."""
-        if member not in self.members:
-            return
-        member.is_leaving = True
-        self.members.remove(member)
-        self._depart(member, self._left_behind(member), list(member.calls.values()))
-        member.snapshots.clear()  # its memory goes with it
-
-    async def _end(self, member: Member, seconds: float) -> None:
-        """End a worker that was removed, and delete its folder: no other will have its name."""
-        await member.close(seconds)
-        if self._folder is not None:
-            await asyncio.to_thread(delete, self._folder / member.plan.name)
+    def balance(self, model_id: str, num_bytes: int) -> None:
+        """See `Departures`."""
+        self._departures.balance(model_id, num_bytes)
 
     def _member(self, plan: WorkerPlan) -> Member:
         return Member(
             plan,
             self._make_worker,
             take=self._take,
-            on_lost=self._note_lost,
+            on_lost=lambda member, reason: self._departures.note_lost(member, reason),
             on_tried=lambda _member: self._place_again(),
             is_alone=lambda: len(self.members) == 1,
         )
@@ -323,9 +283,8 @@ class Calls:
         call = member.pop(command_id)
         if call is None:
             return
-        if member.is_leaving and isinstance(call.command, Save) and isinstance(error, CanceledError):
-            # With its model, which others go on with.
-            error = LostError(f"the engine was lost: {member.name} has left")
+        if isinstance(call.command, Save) and isinstance(error, CanceledError):
+            error = self._why_canceled(member, call.command, error)
         if isinstance(error, NoMemoryError):
             member.note_refusal(call.command)
         if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
@@ -348,56 +307,19 @@ class Calls:
         self._count(call)
         call.fail(error)
 
+    def _why_canceled(self, member: Member, command: Save, error: CanceledError) -> CookhouseError:
+        """A worker forgets a model with which others go on: what it was to write has to be asked of these."""
+        if member.is_leaving:
+            return LostError(f"the engine was lost: {member.name} has left")
+        if self._placement.has_moved(command.model_id, member):
+            return LostError(f"the engine was lost: {command.model_id} has moved to another worker")
+        return error
+
     def _note_evicted(self, member: Member, snapshot_id: str) -> None:
         _log.info("weights of a sampling client were dropped: %s", snapshot_id)
         is_elsewhere = any(snapshot_id in one.snapshots for one in self.members if one is not member)
         if is_elsewhere or self._weights.fetch(snapshot_id) is not None:
             member.note_dropped(snapshot_id)
-
-    def _note_lost(self, member: Member, reason: str) -> None:
-        """Fail what cannot be done again, and submit the rest to other workers, or the next one."""
-        for call in member.calls.values():
-            call.num_losses += 1
-        for call in self._calls.values():  # the next one may have room
-            call.refusals.pop(member.name, None)
-        gone = Gone(
-            reason=reason,
-            model_ids=self._placement.models_of(member),
-            snapshot_ids=self._weights.only_at(member, self.members),
-        )
-        member.snapshots, member.fetched, member.evicted = set(), set(), set()
-        self._depart(member, gone, list(member.calls.values()))
-
-    def _depart(self, member: Member, gone: Gone, left: Sequence[Call]) -> None:
-        """Take models and calls from a worker."""
-        self._placement.forget(member)
-        behind = [call for model_id in gone.model_ids for call in self._creations.end(model_id)]
-        if not gone.is_loss:
-            member.snapshots -= set(gone.snapshot_ids)
-        self._on_lost(gone)
-        for call in left:
-            member.pop(call.command.command_id)
-            if isinstance(call.command, Save | SaveSnapshot):
-                member.unanswered.append(call.command.url)
-        again: list[Call] = []
-        over: list[Call] = []
-        for call in left:
-            (again if self._can_be_repeated(call) else over).append(call)
-        for call in (*over, *behind):
-            self._dispatch.lose(call, f"the engine was lost: {gone.reason}")
-        for call in sorted(again, key=lambda call: isinstance(call.command, Sample)):
-            call.streamed.begin_again()
-            call.spent.clear()
-            self._dispatch.place(call)
-
-    def _can_be_repeated(self, call: Call) -> bool:
-        """Whether another worker answers it as this one would: what it needs is in files, or in a base model."""
-        command = call.command
-        if call.num_losses >= self._max_losses:
-            return False
-        if isinstance(command, Sample):
-            return command.request.snapshot_id is None or self._dispatch.can_come(command.request.snapshot_id)
-        return isinstance(command, Fetch)
 
     def _drop_waiting(self, calls: Sequence[Call]) -> None:
         """Cancel those that no worker has."""

@@ -80,11 +80,13 @@ class Dispatch:
         if member is None:
             member = self._roster.anyone
             if isinstance(command, Create | Load):
-                members = self.placement.for_model(self._roster.members, Need.of(command)) or self._roster.members
+                members = self.placement.for_model(self._roster.members, Need.of(command), model_id)
+                members = members or self._roster.members
                 member = members[0]
                 call.makes_model = True
                 self.creations.begin(model_id, call, members)
                 self.placement.put_model(model_id, member)
+        self.placement.note_use(model_id)
         if isinstance(command, Publish):
             self._publish(member, call, command)
         else:

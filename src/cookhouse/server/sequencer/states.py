@@ -149,7 +149,7 @@ class States:
     async def _keep(self, saving: _Saving) -> None:
         """Make what is being written the state of the model; without it the old one and all requests stay."""
         model, history = saving.model, saving.history
-        unneeded = [self._folders.state(saving.state_id)]
+        unneeded, state = [self._folders.state(saving.state_id)], None
         try:
             state, covered = await self._commit_state(saving)
         except LeaseLostError:
@@ -177,6 +177,8 @@ class States:
             unneeded = [self._folders.state(saving.state_id), *map(self._folders.sampler, saving.published)]
         await asyncio.to_thread(self._folders.delete, *unneeded)
         await self._drop_files()
+        if state is not None:
+            self._calls.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
 
     def _note_failure(self, error: CookhouseError) -> None:
         """Have no state tried for a while: a disk that is full for one model is full for all."""

@@ -4,13 +4,15 @@ The cost is counted in tokens, as what a worker has to do: those of the commands
 its models, and for what it would have to load, fetch or compute first. Of two that cost the same it is the one with the
 smaller number, so that equal inputs give equal places.
 
-A model stays where it was put until that worker is lost or leaves. Samples may be drawn anywhere, with the same tokens.
+A model stays where it was put until that worker is lost or leaves, or another trains fewer. Samples may be drawn
+anywhere, with the same tokens.
 """
 
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
-from cookhouse.engine.contract import SampleRequest
+from cookhouse.engine.contract import ModelCommand, SampleRequest
 from cookhouse.server.workers.member import Member
 from cookhouse.server.workers.needs import Need
 
@@ -25,6 +27,8 @@ _PREFIX_TOKENS = 64
 """A prompt's beginning, by which its prefix is known again."""
 _MAX_PREFIXES = 4096
 """Remembered of each worker; its cache forgets them too."""
+_ACTIVE_SECONDS = 60.0
+"""A model counts as one that trains for so long after it was last asked for something."""
 
 Prefix = tuple[str, str, bytes]
 
@@ -34,6 +38,10 @@ class Placement:
         self._models: dict[str, Member] = {}
         self._held: dict[Member, dict[str, None]] = {}
         """Models, by worker."""
+        self._used_at: dict[str, float] = {}
+        """When a worker was last given something of a model, on the clock of `time.monotonic`."""
+        self._sent_to: dict[str, Member] = {}
+        """Workers that models were moved to, and have yet to load them."""
         self._prefixes: dict[Member, OrderedDict[Prefix, None]] = {}
 
     def member_of(self, model_id: str) -> Member | None:
@@ -43,9 +51,25 @@ class Placement:
         self.drop_models([model_id])
         self._models[model_id] = member
         self._held.setdefault(member, {})[model_id] = None
+        self.note_use(model_id)
+
+    def note_use(self, model_id: str) -> None:
+        """A worker is given a command of a model."""
+        if model_id in self._models:
+            self._used_at[model_id] = time.monotonic()
+
+    def send_to(self, model_id: str, member: Member) -> None:
+        """Have a model go to a worker that was taken from another."""
+        self._sent_to[model_id] = member
+
+    def has_moved(self, model_id: str, member: Member) -> bool:
+        """Whether another worker than this has a model, or is about to load it."""
+        return model_id in self._sent_to or self._models.get(model_id, member) is not member
 
     def drop_models(self, model_ids: Iterable[str]) -> None:
         for model_id in model_ids:
+            self._used_at.pop(model_id, None)
+            self._sent_to.pop(model_id, None)
             member = self._models.pop(model_id, None)
             if member is not None:
                 del self._held[member][model_id]
@@ -56,15 +80,44 @@ class Placement:
     def num_models(self) -> Counter[Member]:
         return Counter({member: len(held) for member, held in self._held.items()})
 
-    def for_model(self, members: Iterable[Member], need: Need) -> Sequence[Member]:
-        """Workers that may train a new model, the best first."""
+    def for_model(self, members: Iterable[Member], need: Need, model_id: str = "") -> Sequence[Member]:
+        """Workers that may train a model which none has, the best first."""
         number = self.num_models()
+        sent_to = self._sent_to.get(model_id)
 
-        def cost(member: Member) -> tuple[bool, bool, int, int]:
+        def cost(member: Member) -> tuple[bool, bool, bool, int, int]:
             tokens = member.num_tokens + _MODEL_TOKENS * number[member] + _load_tokens(member, need)
-            return not member.is_up, member.lacks_room(need), tokens, member.plan.index
+            return not member.is_up, member.lacks_room(need), member is not sent_to, tokens, member.plan.index
 
         return sorted((one for one in members if one.plan.trains and not one.is_leaving), key=cost)
+
+    def better_member(self, model_id: str, members: Iterable[Member], need: Need, num_bytes: int) -> Member | None:
+        """The worker that should have a model which takes so many bytes, since it trains so many fewer that it would
+        still have no more than the present one; None: there is none. Models that nothing is asked of do not count.
+        """
+        present = self._models[model_id]
+
+        def cost(member: Member) -> tuple[int, int]:
+            return _MODEL_TOKENS * len(self._active(member)) + _load_tokens(member, need), member.plan.index
+
+        others = [
+            one
+            for one in members
+            if one is not present and one.plan.trains and one.is_up and not one.is_leaving
+            if one.room is not None and one.room.free_bytes >= num_bytes and not one.lacks_room(need)
+        ]
+        best = min(others, key=cost, default=None)
+        if best is None or cost(best)[0] + 2 * _MODEL_TOKENS > _MODEL_TOKENS * len(self._active(present)):
+            return None
+        return best
+
+    def _active(self, member: Member) -> set[str]:
+        """The models that a worker trains, or is about to."""
+        since = time.monotonic() - _ACTIVE_SECONDS
+        commands = (call.command for call in member.calls.values())
+        asked = {command.model_id for command in commands if isinstance(command, ModelCommand)}
+        used = {model_id for model_id in self.models_of(member) if self._used_at[model_id] > since}
+        return asked | used | {model_id for model_id, one in self._sent_to.items() if one is member}
 
     def for_sample(self, members: Iterable[Member], request: SampleRequest, need: Need) -> Member | None:
         """The worker that draws a sample; None: there is none that samples."""

@@ -18,6 +18,10 @@ class Shape:
     base_model: str
     lora: LoraSpec
 
+    def need(self, *, trains: bool) -> Need:
+        """What a worker needs memory for that has them."""
+        return Need(self.base_model, replace(self.lora, seed=0), trains=trains)
+
 
 class Weights:
     def __init__(self, moves: Moves | None) -> None:
@@ -48,7 +52,7 @@ class Weights:
         if fetch is not None:
             return Need.of(fetch)
         shape = self.shapes.get(snapshot_id)
-        return Need(request.base_model, None if shape is None else replace(shape.lora, seed=0))
+        return Need(request.base_model) if shape is None else shape.need(trains=False)
 
     def note_published(self, snapshot_id: str, shape: Shape, member: Member, model_id: str) -> None:
         """A worker is about to publish weights of a model."""
