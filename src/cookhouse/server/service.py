@@ -338,6 +338,7 @@ class Service:
     async def drain(self, seconds: float) -> bool:
         """Accept nothing more, and wait for what was accepted: see `Draining.done`."""
         self.draining.begin()
+        self.calls.stop_balancing()
         if self.leases is not None:
             await self.leases.begin_leaving()
         return await self.draining.done(seconds)

@@ -30,6 +30,7 @@ from cookhouse.engine.contract import (
     Failure,
     Fetch,
     Forget,
+    LoraSpec,
     NoMemoryError,
     Publish,
     Sample,
@@ -706,6 +707,61 @@ async def test_a_model_does_not_move_while_it_publishes(tmp_path: Path) -> None:
         await several.worker("worker0").done("publish w")
         several.calls.balance("a", 1)
         assert "a" not in several.calls.models_of(several.calls.members[0])
+
+
+async def test_a_model_that_trains_all_weights_does_not_move(tmp_path: Path) -> None:
+    """Would catch a model that ends since it comes to a worker which trains all weights of another."""
+    async with Several(tmp_path, workers=2) as several:
+        first = several.worker("worker0")
+        several.calls.send(replace(create("a"), lora=LoraSpec(rank=0)))
+        await settle()
+        await first.done("create a")
+        for name in ("b", "c"):
+            await several.model(name)
+        several.calls.forget(forget(model_ids=("b",)))
+        several.calls.balance("a", 1)
+        several.calls.stop_balancing()
+        several.calls.balance("c", 1)
+        assert several.calls.models_of(several.calls.members[0]) == ["a", "c"]
+
+
+async def test_weights_of_a_model_that_has_moved_are_at_one_worker(tmp_path: Path) -> None:
+    """Would catch a worker that for ever has the newest weights of models that it trains no more, and samples of
+    different weights under one name.
+    """
+    async with Several(tmp_path, workers=2) as several:
+        for name in ("a", "b", "c"):
+            await several.model(name)
+        several.calls.forget(forget(model_ids=("b",)))
+        await several.publish("a", "w")
+        several.calls.balance("a", 1)
+        several.calls.send(replace(create("a"), command_id="again"))
+        await settle()
+        second = several.worker("worker1")
+        await second.done("again")
+        several.calls.send(replace(publish("a", "w"), command_id="replayed"))
+        await settle()
+        assert second.ids(Publish) == ["replayed"]
+        assert several.worker("worker0").commands[-1] == forget(snapshot_ids=("w",))
+        assert [sorted(member.snapshots) for member in several.calls.members] == [[], ["w"]]
+
+
+async def test_samples_behind_a_publication_leave_with_it(tmp_path: Path) -> None:
+    """Would catch a sample that is refused since its weights were to be published by a worker that is drained."""
+    async with Several(tmp_path, workers=2) as several:
+        assert await several.model("a") == "worker0"
+        leaving, other = several.worker("worker0"), several.worker("worker1")
+        several.calls.send(publish("a", "w")).add_done_callback(lambda done: done.exception())
+        answer = several.calls.send(sample("s", "w"))
+        await settle()
+        assert leaving.ids(Sample) == ["s"]
+        several.calls.members[1].snapshots.add("w")  # as one that has fetched them before
+        draining = asyncio.ensure_future(several.drain("worker0", 30.0))
+        await settle()
+        assert other.ids(Sample) == ["s"]
+        await other.done("s", drawn("s"))
+        assert await answer == drawn("s")
+        await draining
 
 
 async def test_what_a_drained_worker_has_not_written_in_time_is_deleted(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.server.workers.conftest import MakeMembers
 from tests.server.workers.scripted import create, step
 
-from cookhouse.engine.contract import Command, NoMemoryError
+from cookhouse.engine.contract import CanceledError, Command, NoMemoryError
 from cookhouse.errors import InputError
 from cookhouse.server.workers.call import Call
 from cookhouse.server.workers.creations import Creation, Creations
@@ -43,6 +43,17 @@ async def test_only_memory_is_another_workers_matter(make_members: MakeMembers) 
     creations.begin("m", call(create("m")), [first, second])
     assert creations.next("m", first, InputError("a bad rank")) is None
     assert creations.next("unknown", first, FULL) is None
+
+
+async def test_a_model_that_was_moved_goes_on_at_another_worker(make_members: MakeMembers) -> None:
+    """Would catch a model that ends since it was moved to where it cannot be loaded."""
+    first, second, third = make_members(workers=3)
+    creations = Creations()
+    creations.begin("m", call(create("m")), [first, second, third], is_move=True)
+    assert creations.next("m", first, InputError("no such file")) is second
+    assert creations.next("m", second, InputError("no such file")) is None, "nor was it there before"
+    creations.begin("other", call(create("other")), [first, second], is_move=True)
+    assert creations.next("other", first, CanceledError("its session has ended")) is None
 
 
 async def test_with_one_worker_nothing_waits(make_members: MakeMembers) -> None:

@@ -190,8 +190,8 @@ def test_a_model_moves_where_fewer_are_trained(make_members: MakeMembers) -> Non
     assert placement.better_member("m1", members, NEED, 1) is second
     placement.drop_models(["m1"])
     placement.send_to("m1", second)
-    assert placement.has_moved("m1", first)
-    assert placement.better_member("m0", members, NEED, 1) is None, "it counts before it is there"
+    assert placement.is_sent("m1")
+    assert placement.better_member("m0", members, NEED, 1) is None
     first.num_tokens = 0
     second.num_tokens = 10**6
     assert placement.for_model(members, NEED, "m1")[0] is second
@@ -207,14 +207,25 @@ def test_a_model_does_not_move_where_it_cannot_be_trained(make_members: MakeMemb
     with_models(placement, first, "m0", "m1", "m2", "m3", "m4")
     assert placement.better_member("m0", members, NEED, 1) is None, "nothing is known of its memory"
     with_room(second, 2**20, "b")
-    assert placement.better_member("m0", members, NEED, 2**20) is second
-    assert placement.better_member("m0", members, NEED, 2**20 + 1) is None
+    assert placement.better_member("m0", members, NEED, 2**20 // 3) is second
+    assert placement.better_member("m0", members, NEED, 2**20 // 3 + 1) is None
+    placement.send_to("m9", second)
+    assert placement.better_member("m0", members, NEED, 1) is None, "another model takes of its memory first"
+    placement.drop_models(["m9"])
+    second.life.lose("gone")
+    assert placement.better_member("m0", members, NEED, 1) is None
+    second.life.last_loss = None
     second.is_up = False
     assert placement.better_member("m0", members, NEED, 1) is None
     second.is_up, second.is_leaving = True, True
     assert placement.better_member("m0", members, NEED, 1) is None
     second.is_leaving = False
-    with_room(second, 2**20)
+    second._num_bytes = {"b": 2**20}
+    with_room(second, 2**20 + 2)
+    placement.put_model("m5", first)
+    assert placement.better_member("m0", members, NEED, 1) is None, "the base model takes it all"
+    placement.drop_models(["m5"])
+    with_room(second, 2**21)
     assert placement.better_member("m0", members, NEED, 1) is None, "it would load a base model for one"
     placement.put_model("m5", first)
     assert placement.better_member("m0", members, NEED, 1) is second

@@ -26,6 +26,7 @@ from cookhouse.engine.contract import (
     Fetch,
     Forget,
     Load,
+    ModelCommand,
     NoMemoryError,
     Output,
     Room,
@@ -204,6 +205,10 @@ class Calls:
         """See `Departures`."""
         await self._departures.empty(member, seconds)
 
+    def stop_balancing(self) -> None:
+        """Have models stay where they are: the server is about to end."""
+        self._departures.is_closing = True
+
     def balance(self, model_id: str, num_bytes: int) -> None:
         """See `Departures`."""
         self._departures.balance(model_id, num_bytes)
@@ -270,6 +275,8 @@ class Calls:
         if call is not None:
             self._calls.pop(command_id, None)
             self._count(call)
+            if isinstance(call.command, ModelCommand):
+                self._placement.note_use(call.command.model_id)
         return call
 
     def _settle(self, call: Call) -> None:
@@ -311,7 +318,7 @@ class Calls:
         """A worker forgets a model with which others go on: what it was to write has to be asked of these."""
         if member.is_leaving:
             return LostError(f"the engine was lost: {member.name} has left")
-        if self._placement.has_moved(command.model_id, member):
+        if command.model_id in self._shapes:
             return LostError(f"the engine was lost: {command.model_id} has moved to another worker")
         return error
 

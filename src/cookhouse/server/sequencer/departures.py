@@ -7,7 +7,7 @@ model moves   ──┘                             └── the rest ──►
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from cookhouse.engine.contract import Account, Fetch, Forget, ModelCommand, Publish, Sample, Save, SaveSnapshot
@@ -46,6 +46,8 @@ class Departures:
         self._folder = folder
         self._max_losses = max_losses
         self._on_lost = on_lost
+        self.is_closing = False
+        """Whether the server is about to end, and models stay where they are."""
 
     def leave(self, name: str) -> Member:
         """Give a worker nothing new from now on; `empty` it then.
@@ -71,12 +73,13 @@ class Departures:
         await self.end(member, max(_LEAVE_SECONDS, deadline - loop.time()))
 
     def balance(self, model_id: str, num_bytes: int) -> None:
-        """Move a model that has just been saved, and takes so many bytes, to a worker that trains fewer, if there is
-        one: it loads that state, and runs what has come since.
+        """Move a model whose state of so many bytes has just been saved to a worker that trains fewer, if there is one.
+        It loads that state, and runs what has come since. A model that trains all weights stays, since a worker trains
+        one of these at a time.
         """
         member = self._placement.member_of(model_id)
         shape = self._dispatch.shapes.get(model_id)
-        if member is None or shape is None or member.is_leaving:
+        if self.is_closing or member is None or shape is None or member.is_leaving or not shape.lora.rank:
             return
         commands = (call.command for call in member.calls.values())
         if any(isinstance(command, Publish) and command.model_id == model_id for command in commands):
@@ -132,11 +135,16 @@ class Departures:
 
     def _take_models(self, member: Member, gone: Gone) -> None:
         """Take models from a worker that is up. Files of theirs that it has begun to write it writes to the end."""
-        of_models = [
-            call for call in member.calls.values() if _is_of(call, gone) and not isinstance(call.command, Save)
-        ]
-        self._depart(member, gone, of_models)
-        member.submit(Forget(command_id="", account=Account("", ""), model_ids=tuple(gone.model_ids)))
+        calls = list(member.calls.values())
+        taken = [call for call in calls if _is_of(call, gone) and not isinstance(call.command, Save)]
+        coming = {call.command.snapshot_id for call in taken if isinstance(call.command, Publish)}
+        for snapshot_id in coming:
+            member.drop(snapshot_id)
+        samples = [call for call in calls if _samples(call, coming)]
+        self._depart(member, gone, [*taken, *samples])
+        command_ids = tuple(call.command.command_id for call in samples)
+        account = Account("", "")
+        member.submit(Forget(command_id="", account=account, model_ids=tuple(gone.model_ids), command_ids=command_ids))
 
     def _depart(self, member: Member, gone: Gone, left: Sequence[Call]) -> None:
         """Take models and calls from a worker."""
@@ -168,6 +176,11 @@ class Departures:
         if isinstance(command, Sample):
             return command.request.snapshot_id is None or self._dispatch.can_come(command.request.snapshot_id)
         return isinstance(command, Fetch)
+
+
+def _samples(call: Call, snapshot_ids: Collection[str]) -> bool:
+    """Whether it draws samples of weights."""
+    return isinstance(call.command, Sample) and call.command.request.snapshot_id in snapshot_ids
 
 
 def _is_of(call: Call, gone: Gone) -> bool:

@@ -35,6 +35,7 @@ class Dispatch:
         """`calls` are all that have no answer; for `ask` and `sampled` see `Transfers`."""
         self._roster = roster
         self._calls = calls
+        self._sampled = sampled
         self.weights = weights
         self.placement = Placement()
         self.creations = Creations()
@@ -84,7 +85,7 @@ class Dispatch:
                 members = members or self._roster.members
                 member = members[0]
                 call.makes_model = True
-                self.creations.begin(model_id, call, members)
+                self.creations.begin(model_id, call, members, is_move=self.placement.is_sent(model_id))
                 self.placement.put_model(model_id, member)
         self.placement.note_use(model_id)
         if isinstance(command, Publish):
@@ -94,6 +95,7 @@ class Dispatch:
 
     def _publish(self, member: Member, call: Call, command: Publish) -> None:
         snapshot_id = command.snapshot_id
+        self._drop_copies(member, command)
         if command.model_id in self.shapes:
             self.weights.note_published(snapshot_id, self.shapes[command.model_id], member, command.model_id)
         if snapshot_id in member.snapshots:
@@ -106,6 +108,19 @@ class Dispatch:
             member.put(call)
         for waiting in self.weights.come(snapshot_id):
             self.place(waiting)
+
+    def _drop_copies(self, member: Member, command: Publish) -> None:
+        """Have the worker that a model was on forget its newest weights, which it would not drop by itself: another
+        publishes newer ones, or these once more.
+        """
+        newest = self.weights.newest(command.model_id)
+        for snapshot_id in {command.snapshot_id, newest or command.snapshot_id}:
+            origin = self.weights.origin(snapshot_id)
+            is_copy = snapshot_id == command.snapshot_id or self.weights.fetch(snapshot_id) is not None
+            if origin is None or origin is member or snapshot_id not in origin.snapshots or not is_copy:
+                continue
+            if snapshot_id not in self._sampled():
+                origin.forget_snapshot(command.account, snapshot_id)
 
     def _place_fetch(self, call: Call, command: Fetch) -> None:
         member = self.placement.for_fetch(self._roster.members, Need.of(command)) or self._roster.anyone

@@ -177,7 +177,8 @@ class States:
             unneeded = [self._folders.state(saving.state_id), *map(self._folders.sampler, saving.published)]
         await asyncio.to_thread(self._folders.delete, *unneeded)
         await self._drop_files()
-        if state is not None:
+        is_newest = history.num_moves == saving.num_moves and not history.is_saving
+        if state is not None and is_newest and model.loss is None:
             self._calls.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
 
     def _note_failure(self, error: CookhouseError) -> None:

@@ -7,7 +7,7 @@ Create, Load ──► the best worker ── no memory ──► the next one �
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cookhouse.engine.contract import NoMemoryError, Publish
+from cookhouse.engine.contract import CanceledError, NoMemoryError, Publish
 from cookhouse.server.workers.call import Call
 from cookhouse.server.workers.member import Member
 
@@ -19,6 +19,8 @@ class Creation:
     """Where it is tried now."""
     left: list[Member]
     """Where it may be tried next."""
+    is_move: bool = False
+    """Whether its model need not have left a worker: whatever the first one says, others are tried."""
     behind: list[Call] = field(default_factory=list)
     """Commands of the model that wait until it has a place."""
 
@@ -32,10 +34,11 @@ class Creations:
     def __len__(self) -> int:
         return len(self._creations)
 
-    def begin(self, model_id: str, call: Call, members: Sequence[Member]) -> None:
+    def begin(self, model_id: str, call: Call, members: Sequence[Member], *, is_move: bool = False) -> None:
         """Try the first of some workers. With one there is nothing to wait for: it says what it says."""
         if len(members) > 1:
-            self._creations[model_id] = Creation(call=call, member=members[0], left=list(members[1:]))
+            first, *left = members
+            self._creations[model_id] = Creation(call=call, member=first, left=left, is_move=is_move)
 
     def wait(self, model_id: str, call: Call) -> bool:
         """Have a command wait for its model's place; False: the model has it."""
@@ -56,8 +59,11 @@ class Creations:
     def next(self, model_id: str, member: Member, error: Exception) -> Member | Creation | None:
         """After a failure: the worker to try now, or the creation that has failed; None: it is none of these."""
         creation = self._creations.get(model_id)
-        if creation is None or creation.member is not member or not isinstance(error, NoMemoryError):
+        if creation is None or creation.member is not member:
             return None
+        if not isinstance(error, NoMemoryError) and not (creation.is_move and not isinstance(error, CanceledError)):
+            return None
+        creation.is_move = False
         creation.call.refusals[member.name] = str(error)
         creation.left = [one for one in creation.left if one.may_come and not one.is_leaving]
         if not creation.left:

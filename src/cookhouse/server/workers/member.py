@@ -41,6 +41,8 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 time."""
 _REMEMBERED_SECONDS = 60.0
 """A refusal for want of memory: others on the machine may have freed some, of which nobody tells."""
+_STEADY_SECONDS = 120.0
+"""After a loss, before models that others train come to the next worker: it may end as well."""
 _END_SECONDS = 1.0
 """For one that was lost to end, which it does by itself; what then still holds its place is killed."""
 
@@ -182,6 +184,19 @@ class Member:
         if self.room is None or self.has_base_model(need.base_model):
             return False
         return self._num_bytes.get(need.base_model, 0) > self.room.free_bytes
+
+    def has_room(self, need: Need, num_bytes: int) -> bool:
+        """Whether so much is free beside the base model, as it has told."""
+        if self.room is None or self.lacks_room(need):
+            return False
+        base_bytes = 0 if self.has_base_model(need.base_model) else self._num_bytes.get(need.base_model, 0)
+        return self.room.free_bytes >= base_bytes + num_bytes
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it is up, and has not been lost for a while."""
+        loss = self.life.last_loss
+        return self.is_up and (loss is None or time.time() - loss.at > _STEADY_SECONDS)
 
     def note_refusal(self, command: Command) -> None:
         """It has no memory for a command, which it has just said. Of a sample that is the base model, if it is not

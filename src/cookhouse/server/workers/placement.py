@@ -12,7 +12,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
-from cookhouse.engine.contract import ModelCommand, SampleRequest
+from cookhouse.engine.contract import Create, Load, ModelCommand, SampleRequest
 from cookhouse.server.workers.member import Member
 from cookhouse.server.workers.needs import Need
 
@@ -28,7 +28,9 @@ _PREFIX_TOKENS = 64
 _MAX_PREFIXES = 4096
 """Remembered of each worker; its cache forgets them too."""
 _ACTIVE_SECONDS = 60.0
-"""A model counts as one that trains for so long after it was last asked for something."""
+"""A model counts as one that trains for so long after it was last asked for something, or answered."""
+_BYTES_OF_STATE = 3
+"""What a model takes of memory for each byte of its state: 28 for a parameter, of which a state has 12."""
 
 Prefix = tuple[str, str, bytes]
 
@@ -54,17 +56,13 @@ class Placement:
         self.note_use(model_id)
 
     def note_use(self, model_id: str) -> None:
-        """A worker is given a command of a model."""
+        """A worker is given a command of a model, or has answered one."""
         if model_id in self._models:
             self._used_at[model_id] = time.monotonic()
 
     def send_to(self, model_id: str, member: Member) -> None:
         """Have a model go to a worker that was taken from another."""
         self._sent_to[model_id] = member
-
-    def has_moved(self, model_id: str, member: Member) -> bool:
-        """Whether another worker than this has a model, or is about to load it."""
-        return model_id in self._sent_to or self._models.get(model_id, member) is not member
 
     def drop_models(self, model_ids: Iterable[str]) -> None:
         for model_id in model_ids:
@@ -73,6 +71,10 @@ class Placement:
             member = self._models.pop(model_id, None)
             if member is not None:
                 del self._held[member][model_id]
+
+    def is_sent(self, model_id: str) -> bool:
+        """Whether a model was moved, and has yet to be loaded."""
+        return model_id in self._sent_to
 
     def models_of(self, member: Member) -> Sequence[str]:
         return list(self._held.get(member, ()))
@@ -92,8 +94,9 @@ class Placement:
         return sorted((one for one in members if one.plan.trains and not one.is_leaving), key=cost)
 
     def better_member(self, model_id: str, members: Iterable[Member], need: Need, num_bytes: int) -> Member | None:
-        """The worker that should have a model which takes so many bytes, since it trains so many fewer that it would
-        still have no more than the present one; None: there is none. Models that nothing is asked of do not count.
+        """The worker that should have a model whose state takes so many bytes, since it trains so many fewer that it
+        would still have no more than the present one; None: there is none. Models that nothing is asked of do not
+        count. What is loading another model comes later, since it has yet to tell what is free then.
         """
         present = self._models[model_id]
 
@@ -103,21 +106,25 @@ class Placement:
         others = [
             one
             for one in members
-            if one is not present and one.plan.trains and one.is_up and not one.is_leaving
-            if one.room is not None and one.room.free_bytes >= num_bytes and not one.lacks_room(need)
+            if one is not present and one.plan.trains and one.is_steady and not one.is_leaving
+            if one.has_room(need, _BYTES_OF_STATE * num_bytes) and not self._is_loading(one)
         ]
         best = min(others, key=cost, default=None)
         if best is None or cost(best)[0] + 2 * _MODEL_TOKENS > _MODEL_TOKENS * len(self._active(present)):
             return None
         return best
 
+    def _is_loading(self, member: Member) -> bool:
+        commands = (call.command for call in member.calls.values())
+        return member in self._sent_to.values() or any(isinstance(command, Create | Load) for command in commands)
+
     def _active(self, member: Member) -> set[str]:
         """The models that a worker trains, or is about to."""
         since = time.monotonic() - _ACTIVE_SECONDS
         commands = (call.command for call in member.calls.values())
         asked = {command.model_id for command in commands if isinstance(command, ModelCommand)}
-        used = {model_id for model_id in self.models_of(member) if self._used_at[model_id] > since}
-        return asked | used | {model_id for model_id, one in self._sent_to.items() if one is member}
+        active = {name for name in self.models_of(member) if name in asked or self._used_at[name] > since}
+        return active | {model_id for model_id, one in self._sent_to.items() if one is member}
 
     def for_sample(self, members: Iterable[Member], request: SampleRequest, need: Need) -> Member | None:
         """The worker that draws a sample; None: there is none that samples."""

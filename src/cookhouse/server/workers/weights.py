@@ -64,6 +64,10 @@ class Weights:
         """The worker that published weights last."""
         return self._origins[snapshot_id][0] if snapshot_id in self._origins else None
 
+    def newest(self, model_id: str) -> str | None:
+        """The snapshot that a model has published last."""
+        return self._newest.get(model_id)
+
     def is_needed(self, snapshot_id: str) -> bool:
         """Whether what was moved is all that there may be of weights which are likely to be asked for: their origin has
         none any more, no other file has them, and their model has published no newer ones.
