@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,28 @@ def test_an_added_worker_takes_over_models_of_a_busy_one(tmp_path: Path, stack: 
                 server.forward_backward(model_id, seq_id)
                 norms.append(server.grad_norm(model_id, seq_id + 1))
         assert len(set(norms)) == 1, "each step has the pass of before, once"
+        assert {place_of(host, model_id) for model_id in models} == {"engine", "worker1"}
+
+
+def test_a_model_that_should_move_is_saved_for_that(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a worker without work for as long as states of large models are not due: for many minutes."""
+    monkeypatch.setattr("cookhouse.server.sequencer.states._MOVE_COST", 1e9)
+    with hosted(tmp_path, FakeEngine, replace(EVERY_STEP, state_cost=1e-9)) as host:
+        server = connected(stack, host)
+        models = [server.model(server.session()) for _ in range(2)]
+        for seq_id in range(1, 20):
+            for model_id in models:
+                server.grad_norm(model_id, seq_id)
+        states = set(tmp_path.rglob("states/*"))
+        assert server.grad_norm(models[0], 20) == 0.0
+        assert set(tmp_path.rglob("states/*")) == states, "none is due"
+        server.post("/workers", kind="worker")
+        wait_until(lambda: all(member.is_up for member in host.service.calls.members))
+        for seq_id in range(21, 40):
+            for model_id in models:
+                server.grad_norm(model_id, seq_id)
         assert {place_of(host, model_id) for model_id in models} == {"engine", "worker1"}
 
 

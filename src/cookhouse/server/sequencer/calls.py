@@ -209,6 +209,14 @@ class Calls:
         """Have models stay where they are: the server is about to end."""
         self._departures.is_closing = True
 
+    def should_move(self, model_id: str, num_bytes: int) -> bool:
+        """See `Departures`."""
+        return self._departures.should_move(model_id, num_bytes)
+
+    async def published(self, model_id: str) -> None:
+        """See `Departures`."""
+        await self._departures.published(model_id)
+
     def balance(self, model_id: str, num_bytes: int) -> None:
         """See `Departures`."""
         self._departures.balance(model_id, num_bytes)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from cookhouse.engine.contract import Account, Fetch, Forget, ModelCommand, Publish, Sample, Save, SaveSnapshot
+from cookhouse.engine.contract import Account, Fetch, Forget, ModelCommand, Output, Publish, Sample, Save, SaveSnapshot
 from cookhouse.server.sequencer.dispatch import Dispatch
 from cookhouse.server.workers.call import Call
 from cookhouse.server.workers.leaving import Gone, leaver
@@ -72,25 +72,43 @@ class Departures:
         self.remove(member)
         await self.end(member, max(_LEAVE_SECONDS, deadline - loop.time()))
 
+    def should_move(self, model_id: str, num_bytes: int) -> bool:
+        """Whether `balance` would move a model if it had just been saved in so many bytes."""
+        return self._better_member(model_id, num_bytes) is not None
+
+    async def published(self, model_id: str) -> None:
+        """Wait for what a model is publishing now, if anything."""
+        answers = self._publications(model_id)
+        if answers:
+            await asyncio.wait(answers)
+
     def balance(self, model_id: str, num_bytes: int) -> None:
         """Move a model whose state of so many bytes has just been saved to a worker that trains fewer, if there is one.
         It loads that state, and runs what has come since. A model that trains all weights stays, since a worker trains
-        one of these at a time.
+        one of these at a time; and so does one that is publishing, since samples may be behind that already.
         """
+        other = self._better_member(model_id, num_bytes)
+        if other is None or self._publications(model_id):
+            return
         member = self._placement.member_of(model_id)
-        shape = self._dispatch.shapes.get(model_id)
-        if self.is_closing or member is None or shape is None or member.is_leaving or not shape.lora.rank:
-            return
-        commands = (call.command for call in member.calls.values())
-        if any(isinstance(command, Publish) and command.model_id == model_id for command in commands):
-            return  # samples of what it publishes may be behind it already
-        other = self._placement.better_member(model_id, self._members, shape.need(trains=True), num_bytes)
-        if other is None:
-            return
-        _log.info("%s moves from %s to %s, which trains fewer models", model_id, member.name, other.name)
+        assert member is not None
+        _log.warning("%s moves from %s to %s, which trains fewer models", model_id, member.name, other.name)
         gone = Gone(reason=f"it moves to {other.name}", model_ids=[model_id], snapshot_ids=[], is_loss=False)
         self._take_models(member, gone)
         self._placement.send_to(model_id, other)
+
+    def _better_member(self, model_id: str, num_bytes: int) -> Member | None:
+        member = self._placement.member_of(model_id)
+        shape = self._dispatch.shapes.get(model_id)
+        if self.is_closing or member is None or shape is None or member.is_leaving or not shape.lora.rank:
+            return None
+        return self._placement.better_member(model_id, self._members, shape.need(trains=True), num_bytes)
+
+    def _publications(self, model_id: str) -> "Sequence[asyncio.Future[Output]]":
+        calls = self._calls.values()
+        return [
+            call.answer for call in calls if isinstance(call.command, Publish) and call.command.model_id == model_id
+        ]
 
     def remove(self, member: Member) -> None:
         """A worker has left, or was never up: others do what is left. Of one that is gone already nothing is."""

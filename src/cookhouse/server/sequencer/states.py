@@ -44,6 +44,8 @@ _LEAST_BYTES = 1024
 """What a request counts at least."""
 _WITHOUT_STEP = 4
 """A state is taken without waiting for a step when so many times what makes one due has come up."""
+_MOVE_COST = 0.1
+"""The share of a model's time that saving its states may take while another worker should have it, which needs one."""
 _FETCH_AGAIN_SECONDS = 60.0
 """After it was fetched, a result may still be asked for: its answer was lost on the way."""
 
@@ -144,7 +146,10 @@ class States:
             num_bytes / max(self._settings.state_bytes, state_bytes),
             history.busy_seconds / most_seconds if most_seconds else 1.0,
         )
-        return share >= (1 if isinstance(command, Step) else _WITHOUT_STEP)
+        if share >= (1 if isinstance(command, Step) else _WITHOUT_STEP):
+            return True
+        is_worth_a_move = history.busy_seconds >= max(self._settings.state_seconds, self._cost_seconds / _MOVE_COST)
+        return isinstance(command, Step) and is_worth_a_move and self._calls.should_move(command.model_id, state_bytes)
 
     async def _keep(self, saving: _Saving) -> None:
         """Make what is being written the state of the model; without it the old one and all requests stay."""
@@ -177,9 +182,10 @@ class States:
             unneeded = [self._folders.state(saving.state_id), *map(self._folders.sampler, saving.published)]
         await asyncio.to_thread(self._folders.delete, *unneeded)
         await self._drop_files()
-        is_newest = history.num_moves == saving.num_moves and not history.is_saving
-        if state is not None and is_newest and model.loss is None:
-            self._calls.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
+        if state is not None:
+            await self._calls.published(model.model_id)
+            if history.num_moves == saving.num_moves and not history.is_saving and model.loss is None:
+                self._calls.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
 
     def _note_failure(self, error: CookhouseError) -> None:
         """Have no state tried for a while: a disk that is full for one model is full for all."""
