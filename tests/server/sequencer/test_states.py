@@ -1,11 +1,13 @@
 """States and files of samplers that cannot be written, or not be committed: nothing is lost, and all is tried again."""
 
+import asyncio
 import errno
 import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,27 @@ def test_a_disk_without_room_for_states_keeps_all_requests(tmp_path: Path, caplo
         assert server.grad_norm(model_id, next(seq_ids)) == 0.0
         assert [name for name, _ in last.calls if name == "forward_backward"] == []
         assert last._models[model_id].num_steps == num_steps + 1
+
+
+def test_a_samplers_file_that_made_room_is_deleted_once_the_store_can_be_written(tmp_path: Path) -> None:
+    """Would catch a file that stays for ever, since the store was locked when it was dropped."""
+    with serving(tmp_path, FullEngine(), EVERY_STEP) as server:
+        model_id = server.model(server.session())
+        for number in range(2):
+            publish = {"model_id": model_id, "seq_id": 2 * number + 1, "sampling_session_seq_id": number}
+            server.result(server.post("/save_weights_for_sampler", **publish)["request_id"])
+            train(server, model_id, [2 * number + 2])
+        files = tmp_path / "samplers"
+        wait_until(lambda: len(list(files.iterdir())) == 2)
+        service = server.host.service
+        states = service._journal.states  # type: ignore[union-attr]
+        wait_until(lambda: len(states._files) == 2)
+        states._settings = replace(states._settings, max_snapshot_file_bytes=0)
+        with locked_database(tmp_path):
+            dropping = asyncio.run_coroutine_threadsafe(states._drop_files(), server.host.loop)
+            time.sleep(2 * EVERY_STEP.store_patience_seconds)
+        dropping.result(10)
+        assert len(list(files.iterdir())) == 1
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.server.journal import Answer, DropAnswers, GroupCommit, PutState, SetSamplerFile, State
 from cookhouse.server.journal.folders import JournalFolders
-from cookhouse.server.refusals import DiskError, LeaseLostError, LostError
+from cookhouse.server.refusals import DiskError, LeaseLostError, LostError, StorageError
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.history import Coming, History
@@ -181,7 +182,8 @@ class States:
         if model.is_dropped:  # its session has not known of these
             unneeded = [self._folders.state(saving.state_id), *map(self._folders.sampler, saving.published)]
         await asyncio.to_thread(self._folders.delete, *unneeded)
-        await self._drop_files()
+        with suppress(StorageError):  # the server ends: the next one deletes them
+            await self._drop_files()
         if state is not None:
             await self._calls.published(model.model_id)
             if history.num_moves == saving.num_moves and not history.is_saving and model.loss is None:
@@ -303,7 +305,7 @@ class States:
             self._calls.forget_file(snapshot.snapshot_id)
             if not self._calls.holds(snapshot.snapshot_id):
                 snapshot.lose("and its file made room for newer ones")
-            await self._commit.commit(SetSamplerFile(snapshot.sampler_id, has_file=False))
+            await self._commit.keep(SetSamplerFile(snapshot.sampler_id, has_file=False))
             await asyncio.to_thread(self._folders.delete, self._folders.sampler(snapshot.snapshot_id))
             sampled = self._calls.sampled()  # more may have begun meanwhile
 
