@@ -1,6 +1,7 @@
 """Calls that the SDK splits into several requests."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,15 @@ DATA = [datum([index, index + 1, index + 2], [1.0 + index / 7, 0.3]) for index i
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[tinker.ServiceClient]:
-    """Of a server that asks for two datums per request."""
-    settings = Settings(fwdbwd_max_chunk_len=2)
+    """Of a server that asks for two datums per request, and waits for those that come late on a busy machine."""
+    with connected(tmp_path, Settings(fwdbwd_max_chunk_len=2, gap_seconds=10.0)) as client:
+        yield client
+
+
+@contextmanager
+def connected(state_dir: Path, settings: Settings) -> Iterator[tinker.ServiceClient]:
     with (
-        hosted(tmp_path, FakeEngine, settings) as host,
+        hosted(state_dir, FakeEngine, settings) as host,
         tinker.ServiceClient(base_url=host.url, api_key=KEY) as client,
     ):
         yield client
@@ -60,11 +66,12 @@ def test_a_bad_chunk_does_not_wedge_the_client(client: tinker.ServiceClient) -> 
     assert gradient_norm(trainer) > 0
 
 
-def test_a_gap_in_the_ids_does_not_wedge_the_run(client: tinker.ServiceClient) -> None:
+def test_a_gap_in_the_ids_does_not_wedge_the_run(tmp_path: Path) -> None:
     """Would catch a server that waits for a `seq_id` which the SDK reserved and never sent."""
-    trainer = new_trainer(client)
-    for _ in range(2):
-        trainer._get_request_id()
-        trainer._turn_counter += 1
-        trainer.forward_backward(DATA[:2], "cross_entropy").result(timeout=10)
-    assert gradient_norm(trainer) > 0
+    with connected(tmp_path, Settings(fwdbwd_max_chunk_len=2)) as client:
+        trainer = new_trainer(client)
+        for _ in range(2):
+            trainer._get_request_id()
+            trainer._turn_counter += 1
+            trainer.forward_backward(DATA[:2], "cross_entropy").result(timeout=10)
+        assert gradient_norm(trainer) > 0

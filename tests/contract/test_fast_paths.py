@@ -10,6 +10,7 @@ import tinker
 from tests.contract.calls import BASE_MODEL, DATA, new_trainer, train
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, hosted
+from tests.waiting import wait_until
 from tinker import types
 
 from cookhouse.engine.contract import SampleOutput
@@ -61,11 +62,9 @@ def test_a_canceled_sample_leaves_the_engine(tmp_path: Path) -> None:
     ):
         sampler = client.create_sampling_client(base_model=BASE_MODEL).result()
         sample = sampler.sample(PROMPT, 1, types.SamplingParams(max_tokens=1))
+        wait_until(engine.has_samples)
         with pytest.raises(concurrent.futures.TimeoutError):
             sample.result(timeout=0.5)
         assert engine.has_samples()
         sample.future().cancel()
-        deadline = time.monotonic() + 10
-        while engine.has_samples() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not engine.has_samples()
+        wait_until(lambda: not engine.has_samples())

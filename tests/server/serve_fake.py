@@ -36,7 +36,7 @@ class BusyEngine(FakeEngine):
 def engine() -> FakeEngine:
     if "--busy" in sys.argv:
         return BusyEngine()
-    return BusyEngine(1.0) if "--slow" in sys.argv else FakeEngine()
+    return BusyEngine(2.0) if "--slow" in sys.argv else FakeEngine()
 
 
 def say(text: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -194,9 +195,9 @@ def test_a_request_that_has_just_been_taken_when_the_engine_is_lost(
             gone = Gone(reason="the test says so", model_ids=[model.model_id], snapshot_ids=())
             service.sequencer.submit(model, 3, Job(run=plan.run, future=future, entry=entry))
             service._note_loss(gone)  # in the same turn of the loop
-            await asyncio.sleep(0.5)
 
         server.host.on_loop(take_and_lose)
+        wait_until(lambda: sent)
         assert sent[0] == "Create", sent
 
 
@@ -272,9 +273,12 @@ def test_an_answer_that_is_damaged_does_not_keep_the_server_from_starting(tmp_pa
 def test_a_session_that_ends_while_its_model_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a model that stays in the engine for ever."""
     commit = GroupCommit.commit
+    reached, ended = threading.Event(), threading.Event()
 
     async def slow(self: GroupCommit, *changes: Any) -> None:
-        await asyncio.sleep(0.5 if any(type(change).__name__ == "AddEntry" for change in changes) else 0)
+        if any(type(change).__name__ == "AddEntry" for change in changes):
+            reached.set()
+            await asyncio.to_thread(ended.wait, 30)
         await commit(self, *changes)
 
     with served(tmp_path) as server:
@@ -285,9 +289,10 @@ def test_a_session_that_ends_while_its_model_is_written_down(tmp_path: Path, mon
         async def create_and_end() -> None:
             async with httpx.AsyncClient(base_url=str(server.http.base_url), headers=server.http.headers) as http:
                 creating = asyncio.ensure_future(http.post("/create_model", json=content))
-                await asyncio.sleep(0.2)
-                ended = await http.post(f"/sessions/{session_id}/finish", json={"reason": {"type": "success"}})
-                assert ended.status_code == 200
+                assert await asyncio.to_thread(reached.wait, 30)
+                finished = await http.post(f"/sessions/{session_id}/finish", json={"reason": {"type": "success"}})
+                assert finished.status_code == 200
+                ended.set()
                 assert (await creating).status_code == 400
 
         asyncio.run(create_and_end())

@@ -125,12 +125,11 @@ def test_a_samplers_file_that_made_room_is_deleted_once_the_store_can_be_written
     """Would catch a file that stays for ever, since the store was locked when it was dropped."""
     with serving(tmp_path, FullEngine(), EVERY_STEP) as server:
         model_id = server.model(server.session())
+        files, seq_ids = tmp_path / "samplers", itertools.count(1)
         for number in range(2):
-            publish = {"model_id": model_id, "seq_id": 2 * number + 1, "sampling_session_seq_id": number}
+            publish = {"model_id": model_id, "seq_id": next(seq_ids), "sampling_session_seq_id": number}
             server.result(server.post("/save_weights_for_sampler", **publish)["request_id"])
-            train(server, model_id, [2 * number + 2])
-        files = tmp_path / "samplers"
-        wait_until(lambda: len(list(files.iterdir())) == 2)
+            train_until(server, model_id, seq_ids, lambda: len(list(files.iterdir())) > number)  # noqa: B023
         service = server.host.service
         states = service._journal.states  # type: ignore[union-attr]
         wait_until(lambda: len(states._files) == 2)
@@ -259,12 +258,12 @@ def test_an_answer_that_was_fetched_goes_from_the_journal(tmp_path: Path, monkey
 def test_an_order_waits_for_a_store_that_is_locked(tmp_path: Path) -> None:
     """Would catch an accepted request that fails, or runs though a replay would put it elsewhere."""
     engine = FullEngine()
-    with serving(tmp_path, engine, EVERY_STEP) as server:
+    with serving(tmp_path, engine, replace(EVERY_STEP, gap_seconds=2.0)) as server:
         session_id = server.session()
         model_id = server.model(session_id)
-        late = server.forward_backward(model_id, 2).json()["request_id"]  # it waits a second for what is never sent
+        late = server.forward_backward(model_id, 2).json()["request_id"]  # it waits so long for what is never sent
         with locked_database(tmp_path):
-            time.sleep(2.5)
+            time.sleep(3.5)
             assert ("begin", [model_id]) not in engine.calls
         assert "error" not in server.result(late).text
         assert [one.run_index for one in entries(server, session_id)] == [0, 1]
