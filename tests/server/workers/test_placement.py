@@ -222,12 +222,13 @@ def test_a_model_does_not_move_where_it_cannot_be_trained(make_members: MakeMemb
     second.is_leaving = False
     second._num_bytes = {"b": 2**20}
     with_room(second, 2**20 + 2)
-    placement.put_model("m5", first)
     assert placement.better_member("m0", members, NEED, 1) is None, "the base model takes it all"
-    placement.drop_models(["m5"])
     with_room(second, 2**21)
-    assert placement.better_member("m0", members, NEED, 1) is None, "it would load a base model for one"
-    placement.put_model("m5", first)
+    assert placement.better_member("m0", members, NEED, 1) is second
+    placement.put_model("m5", second)
+    assert placement.better_member("m0", members, NEED, 1) is None, "another would wait for the base model"
+    for number in range(6, 8):
+        placement.put_model(f"m{number}", first)
     assert placement.better_member("m0", members, NEED, 1) is second
 
 

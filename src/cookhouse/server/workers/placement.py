@@ -100,8 +100,10 @@ class Placement:
         """
         present = self._models[model_id]
 
-        def cost(member: Member) -> tuple[int, int]:
-            return _MODEL_TOKENS * len(self._active(member)) + _load_tokens(member, need), member.plan.index
+        def cost(member: Member) -> tuple[int, bool, int]:
+            num_active, has_base_model = len(self._active(member)), member.has_base_model(need.base_model)
+            load_tokens = _load_tokens(member, need) if num_active else 0  # it keeps nobody waiting
+            return _MODEL_TOKENS * num_active + load_tokens, not has_base_model, member.plan.index
 
         others = [
             one
