@@ -725,6 +725,24 @@ async def test_a_model_that_trains_all_weights_does_not_move(tmp_path: Path) -> 
         assert several.calls.models_of(several.calls.members[0]) == ["a", "c"]
 
 
+async def test_a_model_that_cannot_be_loaded_where_it_moves_returns_and_stays(tmp_path: Path) -> None:
+    """Would catch a model that ends since it was moved, and one that is moved again and again."""
+    async with Several(tmp_path, workers=2) as several:
+        for name in ("a", "b", "c"):
+            await several.model(name)
+        several.calls.forget(forget(model_ids=("b",)))
+        several.calls.balance("a", 1)
+        several.calls.send(replace(create("a"), command_id="again"))
+        await settle()
+        assert several.worker("worker1").ids(Create)[-1] == "again"
+        no_files = Failure(blame="user", kind="input", message="there are no such files here")
+        await several.worker("worker1").fail("again", no_files)
+        assert several.worker("worker0").ids(Create)[-1] == "again"
+        await several.worker("worker0").done("again")
+        several.calls.balance("a", 1)
+        assert several.calls.models_of(several.calls.members[0]) == ["c", "a"]
+
+
 async def test_weights_of_a_model_that_has_moved_are_at_one_worker(tmp_path: Path) -> None:
     """Would catch a worker that for ever has the newest weights of models that it trains no more, and samples of
     different weights under one name.

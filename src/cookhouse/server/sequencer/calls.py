@@ -309,7 +309,9 @@ class Calls:
         if isinstance(call.command, Create | Load):
             then = self._creations.next(call.command.model_id, member, error)
             if isinstance(then, Member):
-                _log.info("%s has no room for %s: %s", member.name, call.command.model_id, error)
+                _log.info("%s cannot take %s: %s", member.name, call.command.model_id, error)
+                if not isinstance(error, NoMemoryError):
+                    member.cannot_load.add(call.command.base_model)
                 self._placement.put_model(call.command.model_id, then)
                 then.put(call)
                 return

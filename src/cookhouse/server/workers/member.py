@@ -84,6 +84,8 @@ class Member:
         """Folders that it was writing when that was taken from it; deleted once it has ended."""
         self.room: Room | None = None
         """As it told last; None: it is not up."""
+        self.cannot_load: set[str] = set()
+        """Base models of which a model that was moved here could not be loaded."""
         self._num_bytes: dict[str, int] = {}
         """Of base models, loaded or not, as far as it knows them."""
         self._refused_at: dict[Need, float] = {}
@@ -186,8 +188,8 @@ class Member:
         return self._num_bytes.get(need.base_model, 0) > self.room.free_bytes
 
     def has_room(self, need: Need, num_bytes: int) -> bool:
-        """Whether so much is free beside the base model, as it has told."""
-        if self.room is None or self.lacks_room(need):
+        """Whether so much is free beside the base model, as it has told, and it can load that."""
+        if self.room is None or self.lacks_room(need) or need.base_model in self.cannot_load:
             return False
         base_bytes = 0 if self.has_base_model(need.base_model) else self._num_bytes.get(need.base_model, 0)
         return self.room.free_bytes >= base_bytes + num_bytes
@@ -260,6 +262,7 @@ class Member:
                     raise LostError(event.reason) if event.failure is None else error_of(event.failure)
                 elif isinstance(event, Up):
                     self.is_up, self._up_at = not self._is_closing, time.monotonic()
+                    self.cannot_load.clear()
                     self.life.begin(event.description, event.node)
                     self._num_bytes = {info.name: info.num_bytes for info in event.base_models}
                     self.note_room(event.room)

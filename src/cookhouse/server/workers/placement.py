@@ -99,6 +99,9 @@ class Placement:
         count. What is loading another model comes later, since it has yet to tell what is free then.
         """
         present = self._models[model_id]
+        num_here = len(self._active(present))
+        if num_here < 2:
+            return None
 
         def cost(member: Member) -> tuple[int, bool, int]:
             num_active, has_base_model = len(self._active(member)), member.has_base_model(need.base_model)
@@ -112,7 +115,7 @@ class Placement:
             if one.has_room(need, _BYTES_OF_STATE * num_bytes) and not self._is_loading(one)
         ]
         best = min(others, key=cost, default=None)
-        if best is None or cost(best)[0] + 2 * _MODEL_TOKENS > _MODEL_TOKENS * len(self._active(present)):
+        if best is None or cost(best)[0] + 2 * _MODEL_TOKENS > _MODEL_TOKENS * num_here:
             return None
         return best
 
