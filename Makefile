@@ -49,7 +49,7 @@ test-gpu: $(VENV)/installed-dev
 
 # Inspect AI and lm-evaluation-harness, which go into the same environment (300 MB), and our models of them.
 test-harness: $(VENV)/installed-harness
-	$(BIN)/pytest -m "" $(or $(ARGS),tests/harnesses tests/grading/ifeval "tests/docs/test_blocks.py::test_what_a_page_says_works[how-to/inspect-and-lm-eval.md]")
+	$(BIN)/pytest -m "not long" $(or $(ARGS),tests/harnesses tests/grading/ifeval "tests/docs/test_blocks.py::test_what_a_page_says_works[how-to/inspect-and-lm-eval.md]")
 
 # Workers on Ray, which goes into the same environment (80 MB): clusters of two nodes on this machine, and their losses.
 test-ray: $(VENV)/installed-ray

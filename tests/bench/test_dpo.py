@@ -12,7 +12,7 @@ from bench.harness import isolated
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="TRL is in the extra `bench`")
-@pytest.mark.parametrize(("rank", "learning_rate"), [(0, 2e-4), (32, 2e-3)])
+@pytest.mark.parametrize(("rank", "learning_rate"), [pytest.param(0, 2e-4, marks=pytest.mark.long), (32, 2e-3)])
 def test_five_steps_have_the_losses_of_trl(tmp_path: Path, rank: int, learning_rate: float) -> None:
     # Catches a loss, a gradient, a reference or an optimizer that is another one than the field's, and adapters that do
     # not begin alike.

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 ROLLING = ("run", "chat_sl", *SETTINGS, "rolling_save_every=1", "eval_every=0")
 
 
-@pytest.mark.parametrize("num_kills", [6, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("num_kills", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_killed_at_many_points_it_gives_the_same_losses(cookhouse: Cookhouse, num_kills: int) -> None:
     whole = cookhouse.run(*ROLLING, "log_path=whole")
     assert whole.returncode == 0, whole.stderr

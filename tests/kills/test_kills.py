@@ -38,7 +38,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
 @pytest.mark.parametrize(
     ("setting", "num_moments", "settings"),
     [
-        (FLOAT32, 2, OFTEN),
+        pytest.param(FLOAT32, 2, OFTEN, marks=pytest.mark.long),
         (WORKERS, 3, {}),
         (APART, 3, OFTEN),
         pytest.param(BFLOAT16, 2, {}, marks=pytest.mark.long),
@@ -99,6 +99,7 @@ def test_nothing_is_lost_at_named_moments(tmp_path: Path, whole_run: WholeRun, m
     assert outcome.differences(whole, FLOAT32.loops) == []
 
 
+@pytest.mark.long
 def test_nothing_is_lost_when_ten_servers_are_killed_in_a_row(tmp_path: Path, whole_run: WholeRun) -> None:
     """Would catch a start that changes what the next one finds, and a replay that grows with each."""
     whole = whole_run(FLOAT32)

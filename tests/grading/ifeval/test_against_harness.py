@@ -86,7 +86,7 @@ def test_verdicts_agree(harness: Any, has_punkt: bool, shared: Path) -> None:
     assert min(compared.values()) >= 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.real
 def test_verdicts_agree_on_answers_of_a_model(
     harness: Any, has_punkt: bool, shared: Path, smollm2: Path, tmp_path: Path
