@@ -1,7 +1,6 @@
 """Fixtures that every test may use."""
 
 import atexit
-import gc
 import os
 import shlex
 import shutil
@@ -48,14 +47,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     # Here, before conftests of packages load Triton, which reads it once: its kernels then run on CPU tensors.
     if parser.parse_known_args([*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *sys.argv[1:]]).device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
-
-
-def pytest_collection_finish() -> None:
-    """Leave what the tests themselves are, a million objects, out of collections: each would stop all threads, those of
-    servers and clients too, for most of a second.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
