@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +127,17 @@ def test_a_samplers_file_that_made_room_is_deleted_once_the_store_can_be_written
     with serving(tmp_path, FullEngine(), EVERY_STEP) as server:
         model_id = server.model(server.session())
         files, seq_ids = tmp_path / "samplers", itertools.count(1)
+
+        def has_files(least: int) -> bool:
+            return len(list(files.iterdir())) >= least
+
         for number in range(2):
             publish = {"model_id": model_id, "seq_id": next(seq_ids), "sampling_session_seq_id": number}
             server.result(server.post("/save_weights_for_sampler", **publish)["request_id"])
-            train_until(server, model_id, seq_ids, lambda: len(list(files.iterdir())) > number)  # noqa: B023
-        service = server.host.service
-        states = service._journal.states  # type: ignore[union-attr]
+            train_until(server, model_id, seq_ids, partial(has_files, number + 1))
+        journal = server.host.service._journal
+        assert journal is not None
+        states = journal.states
         wait_until(lambda: len(states._files) == 2)
         states._settings = replace(states._settings, max_snapshot_file_bytes=0)
         with locked_database(tmp_path):

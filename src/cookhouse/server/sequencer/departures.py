@@ -83,9 +83,11 @@ class Departures:
             await asyncio.wait(answers)
 
     def balance(self, model_id: str, num_bytes: int) -> None:
-        """Move a model whose state of so many bytes has just been saved to a worker that trains fewer, if there is one.
-        It loads that state, and runs what has come since. A model that trains all weights stays, since a worker trains
-        one of these at a time; and so does one that is publishing, since samples may be behind that already.
+        """Move a model to a worker that trains fewer, if there is one. Its state of so many bytes has just been saved:
+        the other worker loads that, and runs what has come since.
+
+        A model that trains all weights stays, since a worker trains one of these at a time. One that is publishing
+        stays for now: samples may wait for what it publishes.
         """
         other = self._better_member(model_id, num_bytes)
         if other is None or self._publications(model_id):

@@ -46,7 +46,7 @@ _LEAST_BYTES = 1024
 _WITHOUT_STEP = 4
 """A state is taken without waiting for a step when so many times what makes one due has come up."""
 _MOVE_COST = 0.1
-"""The share of a model's time that saving its states may take while another worker should have it, which needs one."""
+"""As `state_cost`, of a model that should move to another worker: it moves once a state is saved."""
 _FETCH_AGAIN_SECONDS = 60.0
 """After it was fetched, a result may still be asked for: its answer was lost on the way."""
 
@@ -149,8 +149,9 @@ class States:
         )
         if share >= (1 if isinstance(command, Step) else _WITHOUT_STEP):
             return True
-        is_worth_a_move = history.busy_seconds >= max(self._settings.state_seconds, self._cost_seconds / _MOVE_COST)
-        return isinstance(command, Step) and is_worth_a_move and self._calls.should_move(command.model_id, state_bytes)
+        least_seconds = max(self._settings.state_seconds, self._cost_seconds / _MOVE_COST)
+        may_move = isinstance(command, Step) and history.busy_seconds >= least_seconds
+        return may_move and self._calls.should_move(command.model_id, state_bytes)
 
     async def _keep(self, saving: _Saving) -> None:
         """Make what is being written the state of the model; without it the old one and all requests stay."""

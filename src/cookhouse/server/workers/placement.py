@@ -41,9 +41,9 @@ class Placement:
         self._held: dict[Member, dict[str, None]] = {}
         """Models, by worker."""
         self._used_at: dict[str, float] = {}
-        """When a worker was last given something of a model, on the clock of `time.monotonic`."""
+        """When a command of a model was last sent or answered, on the clock of `time.monotonic`."""
         self._sent_to: dict[str, Member] = {}
-        """Workers that models were moved to, and have yet to load them."""
+        """By model that was moved: the worker that has yet to load it."""
         self._prefixes: dict[Member, OrderedDict[Prefix, None]] = {}
 
     def member_of(self, model_id: str) -> Member | None:
@@ -61,7 +61,7 @@ class Placement:
             self._used_at[model_id] = time.monotonic()
 
     def send_to(self, model_id: str, member: Member) -> None:
-        """Have a model go to a worker that was taken from another."""
+        """Have a model that was taken from one worker go to another."""
         self._sent_to[model_id] = member
 
     def drop_models(self, model_ids: Iterable[str]) -> None:
@@ -94,9 +94,10 @@ class Placement:
         return sorted((one for one in members if one.plan.trains and not one.is_leaving), key=cost)
 
     def better_member(self, model_id: str, members: Iterable[Member], need: Need, num_bytes: int) -> Member | None:
-        """The worker that should have a model whose state takes so many bytes, since it trains so many fewer that it
-        would still have no more than the present one; None: there is none. Models that nothing is asked of do not
-        count. What is loading another model comes later, since it has yet to tell what is free then.
+        """The worker that should have a model whose state takes so many bytes; None: it stays where it is.
+
+        That worker trains at least two models fewer, of those that something is asked of, and has memory for this one.
+        One that is loading a model is left out: it has yet to tell what is free then.
         """
         present = self._models[model_id]
         num_here = len(self._active(present))
