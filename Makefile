@@ -19,8 +19,9 @@ demo-real: $(VENV)/installed
 	@model=$$($(BIN)/python -m scripts.get_smollm2) && \
 		$(BIN)/cookhouse run supervised model_name="$$model" $(DEMO) $(ARGS)
 
-# Two processes share the tests; `make test ARGS="-n 0"` takes one, as `pytest` alone does.
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Three processes share the tests, since a third of a test's time is waiting; `make test ARGS="-n 0"` takes one, as
+# `pytest` alone does.
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 test: $(VENV)/installed-dev
 	$(PYTEST) $(ARGS)
 

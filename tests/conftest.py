@@ -1,6 +1,7 @@
 """Fixtures that every test may use."""
 
 import atexit
+import gc
 import os
 import shlex
 import shutil
@@ -61,12 +62,27 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--device cuda: torch finds no GPU here")
 
 
+# Fixtures that start a browser.
+_BROWSERS = frozenset(("chromium", "started"))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU unless the tests run on one."""
-    if config.getoption("--device") == "cpu":
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="needs a GPU: pytest --device cuda"))
+    """Mark as slow what starts a browser; skip what needs a GPU unless the tests run on one."""
+    for item in items:
+        if not _BROWSERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+        if config.getoption("--device") == "cpu" and item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a GPU: pytest --device cuda"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave a million objects of the tests themselves out of garbage collection, and run full collections rarely: each
+    stopped every thread for most of a second.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 100)
 
 
 @pytest.fixture(autouse=True)

@@ -284,6 +284,7 @@ def is_refused(name: str, messages: list[Message], mode: TrainOnWhat) -> bool:
     return name == "qwen3_disable_thinking" and is_turn and messages[-2]["role"] == "tool"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TOKENIZERS))
 def test_tokens_and_weights_are_theirs_but_for_the_listed_differences(shared: Path, name: str) -> None:
     tokenizer = get_tokenizer(str(shared / "tokenizers" / TOKENIZERS[name]))

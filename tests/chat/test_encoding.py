@@ -103,6 +103,7 @@ def check_is_as_a_whole(tokenizer: Any, texts: list[str]) -> None:
         assert encoder.encode([text]) == whole.encode(text, add_special_tokens=False).ids, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_text_is_encoded_by_words_as_it_is_as_a_whole(shared: Path, family: str) -> None:
     # Words are remembered; a word that joined its neighbor in some tokenizer would have other tokens there.
@@ -123,6 +124,7 @@ def test_text_is_encoded_by_words_in_a_vocabulary_of_gpt2s_kind_too(smollm2: Pat
     check_is_as_a_whole(get_tokenizer(str(smollm2)), awkward_texts(3000))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
 @given(texts=st.lists(st.text(st.sampled_from("aB.\n é") | st.characters(codec="utf-8"), max_size=12), max_size=6))
 def test_any_unicode_is_encoded_by_words_as_it_is_as_a_whole(texts: list[str]) -> None:

@@ -30,6 +30,8 @@ async def spy(*command, **how):
 
 asyncio.create_subprocess_exec = spy
 from cookhouse.cli import main
+
+pytestmark = pytest.mark.slow
 main({arguments!r})
 """
 REFUSE = "from cookhouse.errors import InputError; raise InputError('that is enough')"

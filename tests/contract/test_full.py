@@ -14,6 +14,7 @@ def _full_trainer(client: tinker.ServiceClient) -> tinker.TrainingClient:
     return client.create_lora_training_client(base_model=BASE_MODEL, rank=0).result()
 
 
+@pytest.mark.slow
 def test_a_run_of_all_weights_trains_samples_saves_and_resumes(host: Host) -> None:
     """Would catch a wire that refuses rank 0, calls it LoRA, or resumes without its optimizer."""
     with tinker.ServiceClient(base_url=host.url, api_key=KEY) as client:
@@ -41,6 +42,7 @@ def test_a_run_of_all_weights_trains_samples_saves_and_resumes(host: Host) -> No
         assert train(resumed, 3) == expected
 
 
+@pytest.mark.slow
 def test_an_adapter_beside_it_is_not_touched(host: Host) -> None:
     """Would catch weights shared between a run that trains all of them and the base model of adapters."""
     with tinker.ServiceClient(base_url=host.url, api_key=KEY) as client:

@@ -23,6 +23,7 @@ assert kernels is None or "linear" not in kernels.names
 """
 
 
+@pytest.mark.slow
 def test_avx2_is_all_that_is_left() -> None:
     subprocess.run([sys.executable, "-c", _PROGRAM], env={**os.environ, VARIABLE: "avx2"}, check=True)
 

@@ -124,6 +124,7 @@ def test_a_paused_run_ends_as_one_that_was_never_paused(tmp_path: Path, recipe: 
     assert json.loads((folder / "config.json").read_text())["config"]["pause_at_step"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("at", "jobs"), [(("optim_step", 3), 1), (("optim_step", 7), 1), (("optim_step", 7), 2)], ids=str
 )

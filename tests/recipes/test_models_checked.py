@@ -11,6 +11,8 @@ from cookhouse.engine import TorchEngine
 from cookhouse.errors import InputError
 from cookhouse.recipes import dry_run
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 32,

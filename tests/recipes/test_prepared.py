@@ -253,6 +253,11 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counted:
     return made
 
 
+def entries(folder: Path) -> list[Path]:
+    """All below `folder` but the bytecode of modules that a case names."""
+    return [path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts]
+
+
 def adapters_of(case: Case, counted: Counted) -> Adapters:
     def own(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -276,10 +281,10 @@ def test_a_run_and_its_dry_run_refuse_alike_before_a_session_is_opened(
         monkeypatch.setenv(variable, value)
     config = {"log_path": "run", **case.settings}
     adapters = adapters_of(case, counted)
-    before = sorted(tmp_path.rglob("*"))
+    before = entries(tmp_path)
     with pytest.raises(InputError, match=case.message) as of_dry_run:
         dry_run(case.recipe, config, adapters=adapters)
-    assert [path for path in sorted(tmp_path.rglob("*")) if "__pycache__" not in path.parts] == before
+    assert entries(tmp_path) == before
     with pytest.raises(InputError, match=case.message) as of_run:
         run(case.recipe, config, adapters=adapters)
     assert str(of_run.value) == str(of_dry_run.value)

@@ -84,6 +84,7 @@ async def test_each_run_hands_its_weights_on_by_name(tmp_path: Path) -> None:
     assert result.summary.remark in unescape(page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "number"),
     [

@@ -74,6 +74,7 @@ async def test_losses_are_those_of_supervised(
     assert len(flat) == num_steps
 
 
+@pytest.mark.slow
 async def test_losses_are_those_of_supervised_on_the_embedded_engine(tmp_path: Path) -> None:
     # Catches a difference in requests that the fake service cannot see.
     async with local_server(tmp_path / "service", base_models=["cookhouse/tiny"]) as server:

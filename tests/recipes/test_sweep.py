@@ -123,6 +123,7 @@ def test_one_that_fails_leaves_the_others_alone(settings: dict[str, Any], tmp_pa
     assert len(steps) == 3, "the one that had finished was not run again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [("optim_step", 4), ("save_sampler", 0)], ids=["training", "final save"])
 def test_an_interrupt_stops_all_and_is_gone_on_with(settings: dict[str, Any], at: tuple[str, int]) -> None:
     # Catches a first Ctrl-C that throws runs away, also where one of them saves its last weights, and runs that begin
@@ -180,6 +181,7 @@ cookhouse.sweep("supervised", settings, grid={GRID}, adapters=adapters)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [4, pytest.param(16, marks=pytest.mark.slow)])
 def test_killed_and_resumed_it_ends_with_the_table_of_an_undisturbed_one(settings: dict[str, Any], at: int) -> None:
     # Catches a run that is lost, run twice or begun with other settings after its process was killed.

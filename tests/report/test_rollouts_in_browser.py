@@ -11,6 +11,8 @@ from tests.report.test_rollouts_page import Words, group, turn
 
 from cookhouse.report import rollouts_page
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[Page]:

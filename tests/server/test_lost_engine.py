@@ -22,6 +22,8 @@ from cookhouse.engine.contract import SampleOutput, Worker, WorkerOptions
 from cookhouse.engine.transports.child import Child
 from cookhouse.server.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
 PARAMS = tinker.SamplingParams(max_tokens=20, seed=5, stop=[])
 LONG = tinker.SamplingParams(max_tokens=124, seed=5, stop=[])

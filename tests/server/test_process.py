@@ -69,6 +69,7 @@ def start_pass(http: httpx.Client) -> str:
     return str(http.post("/forward_backward", content=message.SerializeToString()).json()["request_id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["stdin", "two signals"])
 def test_a_busy_server_ends_at_once_when_told(tmp_path: Path, ending: str) -> None:
     """Would catch a process that outlives its client, or waits for its engine or for open long polls."""
@@ -97,6 +98,7 @@ def test_a_busy_server_ends_at_once_when_told(tmp_path: Path, ending: str) -> No
         assert answers == [408]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_signaled", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_was_accepted_is_answered_before_it_ends(tmp_path: Path, is_signaled: bool) -> None:
     """Would catch a supervisor's restart that loses a pass which its client was told is queued, and one that sends a
@@ -122,6 +124,7 @@ def test_what_was_accepted_is_answered_before_it_ends(tmp_path: Path, is_signale
         assert refused == [503]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "reason"), [(["--end-sessions"], "interrupted"), ([], None)])
 def test_the_sessions_of_a_client_that_is_gone_end_with_stdin(
     tmp_path: Path, more: Sequence[str], reason: str | None
@@ -143,6 +146,7 @@ def test_the_sessions_of_a_client_that_is_gone_end_with_stdin(
     assert [row.finish_reason for row in rows] == [reason]
 
 
+@pytest.mark.slow
 def test_a_server_without_stdin_runs_until_interrupted(tmp_path: Path) -> None:
     """Would catch a server in the background that ends for want of a stdin, a folder used twice, and a traceback."""
     with process([str(SCRIPT), str(tmp_path)]) as running, ready(running) as http:

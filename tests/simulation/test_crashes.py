@@ -15,8 +15,8 @@ CLIENTS, REQUESTS = 3, 150
 
 
 # Each found a bug once.
-SEEDS = [2, 6, 17, 20, 33, 54, 1031, 1040, 1097]
-MORE_SEEDS = [4, 8, 14, 19, 24, 34, 36, 38]
+SEEDS = [17, 33, 1040]
+MORE_SEEDS = [2, 4, 6, 8, 14, 19, 20, 24, 34, 36, 38, 54, 1031, 1097]
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MORE_SEEDS)])
@@ -34,11 +34,11 @@ LONG = "5 workers", "2 trainers, 1 sampler"
 # Each found a bug once, or has many drains and crashes.
 SEEDS_OF_SEVERAL = [
     ("2 workers", 1004),
-    ("2 workers", 1015),
-    ("2 workers", 1039),
-    ("5 workers", 1002),
-    ("1 trainer, 2 samplers", 1001),
     ("2 trainers, 1 sampler", 1002),
+    pytest.param("2 workers", 1015, marks=pytest.mark.slow),
+    pytest.param("2 workers", 1039, marks=pytest.mark.slow),
+    pytest.param("5 workers", 1002, marks=pytest.mark.slow),
+    pytest.param("1 trainer, 2 samplers", 1001, marks=pytest.mark.slow),
 ]
 
 

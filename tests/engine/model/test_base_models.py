@@ -57,6 +57,7 @@ def test_the_least_recently_used_idle_model_makes_room(engine: TorchEngine, name
     assert [info.name for info in engine.base_models()] == [a, b, c]
 
 
+@pytest.mark.slow
 def test_a_dropped_model_frees_its_weights_and_cache_and_comes_back(engine: TorchEngine, names: list[str]) -> None:
     a, b, c = names
     before = _sample(engine, a)
@@ -72,6 +73,7 @@ def test_a_dropped_model_frees_its_weights_and_cache_and_comes_back(engine: Torc
     assert again.sequences[0].tokens_T.tolist() == before.sequences[0].tokens_T.tolist()
 
 
+@pytest.mark.slow
 def test_a_model_in_use_stays_and_is_named_when_nothing_can_go(engine: TorchEngine, names: list[str]) -> None:
     a, b, c = names
     engine.create_model("m", a, SPEC)
@@ -147,6 +149,7 @@ def test_a_model_that_is_refused_frees_its_weights_at_once(names: list[str], mon
     assert refused.value.__traceback__ is not None  # which does not keep them either
 
 
+@pytest.mark.slow
 def test_a_base_model_that_nobody_uses_makes_way_where_memory_is_short(
     names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

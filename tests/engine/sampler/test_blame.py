@@ -71,6 +71,7 @@ def _break_stops(_engine: TorchEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sampler, "_ends_in_stop_string", fail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("break_one", [_break_passes, _break_scores, _break_choices, _break_stops])
 def test_one_that_fails_leaves_the_others_as_they_are(
     engine: TorchEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch, break_one: Callable[..., None]

@@ -113,6 +113,7 @@ def test_sequences_that_give_way_go_on_as_if_they_had_not(
     _check(outputs, prompts, generate)
 
 
+@pytest.mark.slow
 def test_a_pass_that_failed_is_repeated_from_where_it_began(
     base: BaseModel, generate: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -257,6 +257,7 @@ def test_attention_sinks_are_refused_by_name(tmp_path: Path) -> None:
     assert engine._bases._reserved == {}
 
 
+@pytest.mark.slow
 def test_caches_of_idle_samplers_make_way(qwen3_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a cache of no use that keeps a run out of a GPU, and one dropped under its samples."""
     engine = TorchEngine(precision="float32")
@@ -278,6 +279,7 @@ def test_caches_of_idle_samplers_make_way(qwen3_folder: str, monkeypatch: pytest
     assert not engine._samplers
 
 
+@pytest.mark.slow
 def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a run that takes the machine's last memory, or a budget of base models that it goes around."""
     size = num_parameters(qwen3_folder)
@@ -303,6 +305,7 @@ def test_memory_is_asked_for_before_it_is_taken(qwen3_folder: str, monkeypatch: 
     roomy.load_base_model(qwen3_folder)
 
 
+@pytest.mark.slow
 def test_a_snapshot_asks_for_what_it_takes_while_it_is_read_and_is_forgotten(
     qwen3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,6 +402,7 @@ def test_a_checkpoint_deleted_while_it_is_read_is_read_to_the_end(
     assert not _full(engine).adam_m.any()
 
 
+@pytest.mark.slow
 def test_a_run_that_could_not_be_loaded_is_not_counted(
     qwen3_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

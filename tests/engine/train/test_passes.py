@@ -47,6 +47,7 @@ def exhausted(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Tensor]]:
     return held
 
 
+@pytest.mark.slow
 def test_only_the_request_to_blame_fails(
     engine: TorchEngine, add_model: AddModel, exhausted: list[weakref.ref[Tensor]]
 ) -> None:
@@ -73,6 +74,7 @@ def test_only_the_request_to_blame_fails(
     assert all(one() is None for one in exhausted)
 
 
+@pytest.mark.slow
 def test_a_failure_alone_leaves_no_gradient_and_the_next_request_works(
     qwen3_folder: str, exhausted: list[weakref.ref[Tensor]]
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_failure_alone_leaves_no_gradient_and_the_next_request_works(
     assert exhausted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [2, 0])
 def test_a_probe_that_fails_fails_its_request_alone(
     qwen3_folder: str, rank: int, monkeypatch: pytest.MonkeyPatch

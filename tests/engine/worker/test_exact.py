@@ -122,6 +122,7 @@ def one_by_one(driver: Driver, work: Sequence[Work], model_id: str, account: Acc
         driver.done(make(model_id, account))
 
 
+@pytest.mark.slow
 @ON_A_THREAD
 @ENGINES
 @RANKS
@@ -146,6 +147,7 @@ def test_when_its_requests_come_changes_nothing(
     assert files(tmp_path / "at once") == files(tmp_path / "one by one")
 
 
+@pytest.mark.slow
 @ON_A_THREAD
 @ENGINES
 @RANKS
@@ -241,6 +243,7 @@ def draw(driver: Driver, snapshot_id: str, *, beside: Sequence[Sample] = ()) -> 
     ]
 
 
+@pytest.mark.slow
 @ON_A_THREAD
 @ENGINES
 @RANKS

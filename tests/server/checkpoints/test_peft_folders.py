@@ -18,6 +18,7 @@ def arithmetic() -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_an_adapter_is_found_under_the_path_that_its_files_give(tmp_path: Path) -> None:
     # Catches a path that a client and its server make differently, and a folder that is imported at every start.
     path = peft_path(arithmetic())

@@ -25,6 +25,8 @@ from cookhouse.engine.transports.child import Child
 from cookhouse.server.settings import Settings
 from cookhouse.server.workers.plans import plans_of
 
+pytestmark = pytest.mark.slow
+
 PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
 PARAMS = tinker.SamplingParams(max_tokens=20, seed=5, stop=[])
 LONG = tinker.SamplingParams(max_tokens=124, seed=5, stop=[])

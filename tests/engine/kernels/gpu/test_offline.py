@@ -5,6 +5,7 @@ import pytest
 from tests.engine.kernels.gpu.programs import compiled_by
 
 
+@pytest.mark.slow
 def test_kernels_of_training_compile() -> None:
     """Compiling needs no GPU, and a process in which Triton was imported without its interpreter."""
     pytest.importorskip("triton")

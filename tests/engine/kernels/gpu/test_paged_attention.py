@@ -184,6 +184,7 @@ def test_shapes_of_models_equal_plain_attention_on_a_gpu(
     torch.testing.assert_close(_run(case, inputs).double(), _reference(case, inputs), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_kernels_compile_for_the_shapes_of_models() -> None:
     """Catches what the interpreter lets pass and Triton's compiler does not, tiles too large for shared memory, and
     kernels that would be compiled again for other lengths or numbers of sequences.
