@@ -10,6 +10,7 @@ from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
+from cookhouse.settings.chat_format import of_weights
 from cookhouse.settings.checks import Checked, above, at_least, between, one_of
 from cookhouse.settings.defaults import Default, always, computed
 from cookhouse.settings.facts import Alias, NamesWeights, facts
@@ -39,7 +40,7 @@ class ModelSettings:
         metadata=facts(aliases=(Alias(name="base_model", doc="tinker-cookbook"), "model")),
     )
     renderer_name: str = computed(
-        Default(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
+        of_weights(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
     )
     force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
 
