@@ -147,7 +147,7 @@ def others(field_type: Any) -> list[Any]:
     """Some values of a setting's type."""
     if typing.get_origin(field_type) is Literal:
         return list(typing.get_args(field_type))
-    known: dict[Any, list[Any]] = {bool: [False, True], int: [2, 9000], float: [0.25], str: ["some"]}
+    known: dict[Any, list[Any]] = {bool: [False, True], int: [2, 9000], float: [0.25, 2.5], str: ["some"]}
     return known.get(field_type) or [value for part in typing.get_args(field_type) for value in others(part)]
 
 

@@ -6,11 +6,12 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.bounds import ADAM
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
-from cookhouse.settings.checks import Checked, above, at_least, between, one_of
+from cookhouse.settings.checks import Checked, above, at_least, between, bounded, one_of
 from cookhouse.settings.defaults import Default, always, computed
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.folder import FolderSettings
@@ -118,7 +119,7 @@ def rate(default: Default, doc: str, *checks: Any, metadata: dict[str, Any] | No
         default.with_names(names),
         float | Literal["auto"],
         f"{doc}; auto: by the model's family and width where there is a rule for these, else the default.",
-        [above(0, "2e-4"), *checks],
+        [above(0, "2e-4"), bounded(ADAM["learning_rate"]), *checks],
         metadata=metadata,
     )
 
@@ -147,10 +148,14 @@ class AdamSettings:
         ],
     )
     weight_decay: float = chz.field(
-        default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)
+        default=0.0,
+        doc="Of AdamW, decoupled: lr times this part of a weight goes.",
+        validator=bounded(ADAM["weight_decay"]),
     )
     grad_clip_norm: float = chz.field(
-        default=0.0, doc="Norm that the gradient of a step is cut to; 0: it is not.", validator=at_least(0)
+        default=0.0,
+        doc="Norm that the gradient of a step is cut to; 0: it is not.",
+        validator=bounded(ADAM["grad_clip_norm"]),
     )
 
 
