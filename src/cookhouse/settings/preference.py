@@ -10,8 +10,9 @@ from cookhouse.pair_losses import BOUNDS, BUILT_IN_PAIR_LOSSES, DEFAULT_BETA, OP
 from cookhouse.settings.checks import at_least, bounded
 from cookhouse.settings.defaults import Default, computed, redefault
 from cookhouse.settings.facts import Alias, NamesWeights, facts
+from cookhouse.settings.judge import WITH_HELD_OUT
 from cookhouse.settings.preference_model import JudgeSettings
-from cookhouse.settings.reading import ReadIf, read_if
+from cookhouse.settings.reading import ReadIf, narrowed, read_if
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
 
@@ -95,6 +96,7 @@ class PreferenceSettings(TrainingSettings, RowSettings, ReferenceSettings, Judge
 
     help_title = "Loss over pairs"
 
+    preference_model: str | None = narrowed(JudgeSettings, "preference_model", WITH_HELD_OUT)
     eval_max_tokens: int = redefault(
         RowSettings,
         "eval_max_tokens",

@@ -12,10 +12,10 @@ from cookhouse.models.catalog import default_renderer
 from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
 from cookhouse.settings.checks import Checked, above, at_least, between, bounded, one_of
-from cookhouse.settings.defaults import Default, always, computed
+from cookhouse.settings.defaults import Default, always, computed, is_left_open
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.folder import FolderSettings
-from cookhouse.settings.judge import judge_setting
+from cookhouse.settings.judge import judge_setting, named_evaluators
 from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.schedules import SCHEDULES
 from cookhouse.settings.spending import SpendingSettings
@@ -42,7 +42,11 @@ class ModelSettings:
     renderer_name: str = computed(
         Default(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
     )
-    force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
+    force_renderer: bool = chz.field(
+        default=False,
+        doc="Take a renderer that does not fit the model.",
+        validator=read_if(lambda config: not is_left_open(config, "renderer_name"), "with renderer_name", idle=[False]),
+    )
 
 
 @chz.chz
@@ -261,6 +265,10 @@ class StepSettings:
     )
 
 
+def _names_benchmarks(config: Any) -> bool:
+    return bool(getattr(config, "benchmark", "") or (named_evaluators(config) and getattr(config, "num_eval", 1)))
+
+
 @chz.chz
 class BenchmarkDataSettings:
     """Where benchmarks are read from."""
@@ -271,6 +279,7 @@ class BenchmarkDataSettings:
         default=None,
         doc="Rows of the benchmarks: a file or hub id, a folder with a file for each, or NAME=FILE, separated by "
         "commas; default: each from where it is published.",
+        validator=read_if(_names_benchmarks, "with a benchmark among evaluators or infrequent_evaluators"),
     )
 
 
