@@ -143,6 +143,7 @@ async def test_every_setting_of_a_rollout_reaches_it(make: MakeConfig, monkeypat
             running -= 1
 
     monkeypatch.setattr(rollouts, "do_group_rollout", spy)
+    monkeypatch.setattr(Config, "has_several_turns", True)  # or limits of turns would be refused
     config = make(
         max_turns=3,
         max_sequence_tokens=99,

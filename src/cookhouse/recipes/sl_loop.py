@@ -65,7 +65,6 @@ class Config(FlatSettings):
 def load(config: Config) -> "tuple[Any, list[list[tinker.Datum]], list[str]]":
     """The renderer, of each step what it trains on, and what there is to know of the conversations."""
     from cookhouse import data
-    from cookhouse.workflows import steps_notes
 
     renderer = data.build_renderer(config.model_name, config.renderer_name, force=config.force_renderer)
     path = data_file("conversations/train.jsonl") if config.dataset_path == "bundled" else config.dataset_path
@@ -85,11 +84,7 @@ def load(config: Config) -> "tuple[Any, list[list[tinker.Datum]], list[str]]":
         random.Random(f"{config.seed}/{epoch}").shuffle(order)
         parts = [order[at : at + config.batch_size] for at in range(0, len(order), config.batch_size)]
         batches += [[datums[i] for i in part] for part in parts[: config.n_batches]]
-    remarks = [
-        *data.conversation_remarks(conversations, trained),
-        *steps_notes(config, len(batches) // config.num_epochs),
-    ]
-    return renderer, batches[: config.max_steps], remarks
+    return renderer, batches[: config.max_steps], data.conversation_remarks(conversations, trained)
 
 
 async def train_once(

@@ -2,7 +2,6 @@
 
 from cookhouse.envs import OpenSampler
 from cookhouse.workflows.base.evaluation import EvaluatorRun, HeldOutEvaluation, init_evaluators
-from cookhouse.workflows.base.length import steps_notes
 from cookhouse.workflows.base.preference_model import check_preference_model
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.slots import batch_source, log_slot, objective_slot
@@ -84,7 +83,6 @@ __all__ = [
     "run_workflow",
     "sample_groups",
     "stage",
-    "steps_notes",
     "supervised_workflow",
     "sweep_workflow",
     "training_workflow",

@@ -3,7 +3,7 @@
 import chz
 import pytest
 
-from cookhouse.workflows import steps_notes
+from cookhouse.workflows.base.length import steps_notes
 
 
 @chz.chz
