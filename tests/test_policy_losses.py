@@ -77,11 +77,12 @@ def test_a_ratio_is_unbounded_if_a_likelier_token_counts_without_end(name: str) 
 @pytest.mark.parametrize("setting", SETTINGS)
 @every_loss
 def test_settings_are_refused_where_a_loss_has_no_such_option(name: str, setting: str) -> None:
-    given: Any = {setting: 0.5}
+    value = 1.5 if setting == "clip_high" else 0.5
+    given: Any = {setting: value}
     if SETTINGS[setting] in POLICY_LOSSES[name].options:
-        assert LossSettings(loss_fn=name, **given).loss_fn_config == {SETTINGS[setting]: 0.5}
+        assert LossSettings(loss_fn=name, **given).loss_fn_config == {SETTINGS[setting]: value}
         return
-    with pytest.raises(InputError, match=f"^{setting}=0.5 would change nothing: it is read by loss_fn="):
+    with pytest.raises(InputError, match=f"^{setting}={value} would change nothing: it is read by loss_fn="):
         LossSettings(loss_fn=name, **given)
 
 

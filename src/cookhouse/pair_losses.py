@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cookhouse.bounds import NOT_NEGATIVE, POSITIVE, Bound
 from cookhouse.errors import UnknownNameError
 from cookhouse.naming import OpenSet
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 DEFAULT_BETA = 0.1
 OPTIONS: Mapping[str, float] = {"label_smoothing": 0.0, "simpo_gamma": 1.0}
 """Settings that a loss may read besides β, and what they are where nobody sets them."""
+BOUNDS: Mapping[str, Bound] = {
+    "dpo_beta": POSITIVE,
+    "label_smoothing": Bound(high=0.5),
+    "simpo_gamma": NOT_NEGATIVE,
+}
+"""What each of them may be, and β."""
 
 
 class PairLossOptions(Protocol):

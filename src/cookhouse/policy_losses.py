@@ -3,12 +3,22 @@
 https://tinker-docs.thinkingmachines.ai/losses
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cookhouse.bounds import NOT_NEGATIVE, POSITIVE, Bound
+from cookhouse.errors import InputError
+
 CLIP_LOW, CLIP_HIGH = "clip_low_threshold", "clip_high_threshold"
-"""Options: bounds of the ratio itself."""
+"""Options: bounds of the ratio itself. The lower one is to be below the upper one."""
+BOUNDS: Mapping[str, Bound] = {
+    CLIP_LOW: NOT_NEGATIVE,
+    CLIP_HIGH: POSITIVE,
+    "beta": NOT_NEGATIVE,
+    "kl_coeff": NOT_NEGATIVE,
+}
+"""What each option may be, of every loss that has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +29,7 @@ class PolicyLoss:
     """New over old probability, which weighs the advantages: one for each token, or one for the datum. None: no ratio
     is known of."""
     options: Mapping[str, float] = field(default_factory=dict)
-    """What the service may be told with it, and what our own service takes where nobody says."""
+    """What the service may be told with it, of `BOUNDS`, and what our own service takes where nobody says."""
     are_defaults_published: bool = True
     """Whether the hosted service takes the same."""
     mask_input: str | None = None
@@ -44,6 +54,30 @@ class PolicyLoss:
     def has_unbounded_ratio(self) -> bool:
         """Whether a few large ratios can decide a step."""
         return self.ratio is not None and not {CLIP_LOW, CLIP_HIGH} & self.options.keys()
+
+
+def check_options(
+    given: Mapping[str, float], known: Mapping[str, float], called: Callable[[str], str] = lambda option: option
+) -> None:
+    """Refuse options with which a loss would teach nothing, or the opposite.
+
+    Args:
+        given: what somebody set.
+        known: what the others are, as far as it is known.
+        called: what an option is called where it was set.
+
+    Raises:
+        InputError: one of `given` is out of its bounds, or the two bounds of the ratio leave nothing between them.
+    """
+    for option, value in given.items():
+        BOUNDS[option].check(called(option), value)
+    values = {**known, **given}
+    low, high = values.get(CLIP_LOW), values.get(CLIP_HIGH)
+    if low is not None and high is not None and low >= high and {CLIP_LOW, CLIP_HIGH} & given.keys():
+        said = {option: "" if option in given else " (the default)" for option in (CLIP_LOW, CLIP_HIGH)}
+        raise InputError(
+            f"{called(CLIP_LOW)}={low}{said[CLIP_LOW]} must be below {called(CLIP_HIGH)}={high}{said[CLIP_HIGH]}"
+        )
 
 
 POLICY_LOSSES: Mapping[str, PolicyLoss] = {

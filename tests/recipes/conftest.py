@@ -37,10 +37,10 @@ def make_config(tmp_path: Path, conversations: Callable[..., Path]) -> Callable[
             "batch_size": 4,
             "num_epochs": 2,
             "save_every": 2,
-            "eval_max_tokens": 8,
             "num_samples": 2,
         }
-        return SupervisedConfig(**(small | settings))
+        answers = {"eval_max_tokens": 8} if settings.get("num_eval", 1) else {}
+        return SupervisedConfig(**(small | answers | settings))
 
     return make
 

@@ -30,11 +30,12 @@ def config_maker(folder: Path, train: Rows, test: Rows, **usual: Any) -> MakeCon
         "batch_size": 4,
         "num_epochs": 2,
         "save_every": 2,
-        "eval_max_tokens": 8,
         "learning_rate": 0.1,
     }
 
     def make(**settings: Any) -> Config:
-        return Config(**(small | usual | settings))
+        asked = usual | settings
+        answers = {"eval_max_tokens": 8} if asked.get("num_eval", 1) else {}
+        return Config(**(small | answers | asked))
 
     return make

@@ -56,7 +56,7 @@ def test_rows_are_read_from_where_the_settings_say(tmp_path: Path) -> None:
 
 def test_without_items_nothing_is_asked(tmp_path: Path) -> None:
     """Catches 0 items taken for all of them."""
-    assert run("supervised", tmp_path, evaluators="arithmetic", num_eval=0, benchmark_data="nowhere.jsonl") == []
+    assert run("supervised", tmp_path, evaluators="arithmetic", num_eval=0) == []
 
 
 def test_bad_rows_and_unknown_names_are_told(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_the_defaults_are_the_published_ones() -> None:
 async def test_a_default_that_nothing_reads_is_told_when_a_run_starts(settings: dict[str, Any], tmp_path: Path) -> None:
     # Catches a cadence of evaluators of which there are none, and of which nobody hears.
     events = Events()
+    del settings["eval_max_tokens"]
     config = {**settings, "max_steps": 1, "num_eval": 0, "log_path": str(tmp_path / "run")}
     await run_async("chat_sl", config, adapters=Adapters(service=FakeService().connect, sinks=[events]))
     notes = [event.text["text"] for event in events.all if event.name == "data.note"]

@@ -25,6 +25,7 @@ SMALL = {
     "num_turns": 2,
     "save_every": 1,
     "limit": 2,
+    "n_train_samples": 8,
 }
 LIBRARIES = {"verifiers_rl": "verifiers", "textarena_rl": "textarena"}
 READ_ELSEWHERE = {

@@ -175,7 +175,7 @@ async def test_max_minutes_ends_a_run_and_each_resume_has_as_many_again(
 def test_a_sweep_ends_as_a_whole_and_goes_on(tmp_path: Path, conversations: Callable[..., Path]) -> None:
     """Catches a limit of each run alone, by which a sweep of ten takes ten times as long as it may."""
     data = {"dataset_path": str(conversations()), "test_path": str(conversations("test.jsonl", 4))}
-    small = {"batch_size": 4, "num_samples": 0, "eval_max_tokens": 8, "num_eval": 0}
+    small = {"batch_size": 4, "num_samples": 0, "num_eval": 0}
     settings = {**data, **small, "log_path": str(tmp_path / "runs" / "sweep")}
     grid = {"learning_rate": [1e-3, 1e-2, 1e-1]}
     service = FakeService(gate=at("optim_step", 1, signal.SIGUSR1))

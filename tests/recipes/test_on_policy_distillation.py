@@ -71,7 +71,7 @@ async def test_a_run_comes_nearer_to_its_teacher_and_tells_how_near(make_config:
     assert {"teacher_kl/arithmetic", "teacher_kl_at/0000"} <= rows[0].keys()
     assert result.state.distillation_metrics["teacher_kl"] == rows[-1]["teacher_kl"]
     assert result.state.rollout_metrics["num_trajectories"] == 6
-    assert result.state.ppo_metrics["policy_loss"] == rows[-1]["optim/loss"]
+    assert result.state.ppo_metrics["policy_loss"] == rows[-1]["optim/policy_loss"]
     assert result.state.eval_results["accuracy"] == result.metrics["test/env/all/correct"]
     assert events.names.count("distillation.step") == events.names.count("training.step") == 6
     assert result.summary.samples[0].teacher is not None

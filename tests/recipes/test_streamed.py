@@ -215,9 +215,9 @@ async def test_sets_without_weights_are_gone_through_once(
         ({"eval_fraction": 0.0}, "eval_fraction is 0.0; it must be above 0 and below 1, such as 0.05"),
         ({"eval_fraction": 1.5}, "eval_fraction is 1.5; it must be above 0"),
         ({"eval_fraction": 0.1}, "eval_fraction and test_path both say what is held out; give one of them"),
-        ({"dataset_weights": "1"}, None),
-        ({"dataset_weights": "0"}, "dataset_weights is '0'; there must be one above 0 for each of"),
-        ({"dataset_weights": "1,2"}, "dataset_weights is '1,2'; there must be one above 0 for each of"),
+        ({"dataset_weights": "1"}, "dataset_weights=1 would change nothing: it is read with several data sets"),
+        ({"dataset_weights": "1,0"}, "dataset_weights is '1,0'; there must be one above 0 for each of"),
+        ({"dataset_weights": "1,2,3"}, "dataset_weights is '1,2,3'; there must be one above 0 for each of"),
         ({"dataset_weights": "x"}, "dataset_weights is 'x'; it must be numbers separated by commas"),
         ({"dataset_path": "hh"}, r"hh holds preferences \(chosen, rejected\), and supervised training needs conversat"),
         ({"dataset_path": "polaris"}, "polaris holds problems without written answers"),
@@ -226,13 +226,13 @@ async def test_sets_without_weights_are_gone_through_once(
     ],
 )
 async def test_settings_of_data_that_cannot_work_are_refused(
-    make_config: MakeConfig, settings: dict[str, Any], reason: str | None
+    make_config: MakeConfig, conversations: Callable[..., Path], settings: dict[str, Any], reason: str
 ) -> None:
-    if reason is None:
-        assert (await asyncio.to_thread(dry_run, "supervised", make_config(**settings))).notes == []
-        return
+    given = _as_dict(make_config())
+    if settings.get("dataset_weights", "1") != "1":
+        given["dataset_path"] += f",{conversations('second.jsonl', 4)}"
     with pytest.raises(InputError, match=reason):
-        await asyncio.to_thread(dry_run, "supervised", {**_as_dict(make_config()), **settings})
+        await asyncio.to_thread(dry_run, "supervised", {**given, **settings})
 
 
 def _as_dict(config: SupervisedConfig) -> dict[str, Any]:

@@ -108,6 +108,31 @@ OTHER = "Qwen/Qwen3-8B"
         ("supervised", {"rolling_ttl_seconds": 3600}, "rolling_ttl_seconds"),
         ("supervised", {"infrequent_eval_every": 5}, "infrequent_eval_every"),
         ("sl_loop", {"sweep": "1e-4,1e-2,3", "learning_rate": 1e-3}, "learning_rate"),
+        ("supervised", {"benchmark_data": "nowhere.jsonl"}, "benchmark_data"),
+        ("supervised", {"benchmark_data": "nowhere.jsonl", "evaluators": "gsm8k", "num_eval": 0}, "benchmark_data"),
+        ("supervised", {"dataset_weights": "2"}, "dataset_weights"),
+        ("supervised", {"dataset_path": "mine.jsonl", "dataset_weights": "2"}, "dataset_weights"),
+        ("supervised", {"registry": "mine.db"}, "registry"),
+        ("supervised", {"force_renderer": True}, "force_renderer"),
+        ("supervised", {"on_bad_row": "skip"}, "on_bad_row"),
+        ("supervised", {"behavior_if_log_dir_exists": "resume"}, "behavior_if_log_dir_exists"),
+        ("rl", {"compute_kl": True, "kl_coef": 0.1}, "compute_kl"),
+        ("off_policy_distillation", {"teacher_base_url": "http://a", "model_name": OTHER}, "teacher_base_url"),
+        ("supervised", {"num_eval": 0, "eval_max_tokens": 8}, "eval_max_tokens"),
+        ("supervised", {"num_eval": 0, "labels": "a,b"}, "labels"),
+        ("dpo", {"num_eval": 0, "preference_model": "m"}, "preference_model"),
+        ("dpo", {"num_eval": 0, "eval_max_tokens": 8}, "eval_max_tokens"),
+        ("rl", {"num_eval": 0, "eval_temperature": 0.0}, "eval_temperature"),
+        ("self_play", {"num_eval": 0, "opponent": "perfect"}, "opponent"),
+        ("preference_rl", {"num_eval": 0, "rule": "exact"}, "rule"),
+        *(
+            (recipe, {name: 3}, name)
+            for recipe in ("rl", "rl_basic", "math_rl", "code_rl", "preference_rl", "on_policy_distillation")
+            for name in ("max_turns", "max_tool_calls")
+        ),
+        ("self_play", {"max_tool_calls": 3}, "max_tool_calls"),
+        ("twenty_questions", {"max_tool_calls": 3}, "max_tool_calls"),
+        ("rl", {"env": "self_play", "max_tool_calls": 3}, "max_tool_calls"),
         ("eval", {"openai_base_url": "http://127.0.0.1:1/v1", "force_renderer": True}, "force_renderer"),
     ],
 )
@@ -131,6 +156,17 @@ def test_settings_of_recipes_are_refused_where_nothing_reads_them(
         ("supervised", {"wandb_name": "one", "sinks": "mlflow"}),
         ("supervised", {"warmup_steps": 0}),
         ("supervised", {"warmup_steps": 3, "lr_schedule": "warmup_cosine"}),
+        ("supervised", {"benchmark_data": "rows.jsonl", "infrequent_evaluators": "gsm8k"}),
+        ("supervised", {"dataset_path": "a.jsonl,b.jsonl", "dataset_weights": "2,1", "on_bad_row": "skip"}),
+        ("supervised", {"registry": "mine.db", "registered_model_name": "sums"}),
+        ("supervised", {"force_renderer": True, "renderer_name": "qwen3"}),
+        ("supervised", {"num_eval": 0, "evaluators": "mine.py:loss", "eval_max_tokens": 8}),
+        ("supervised", {"log_path": "run", "behavior_if_log_dir_exists": "delete"}),
+        ("eval", {"compare_with": '["sums@1"]', "registry": "mine.db", "model_name": "cookhouse/tiny"}),
+        ("rl", {"compute_kl": True}),
+        ("rl", {"env": "mine.py:environment", "max_turns": 3, "max_tool_calls": 2}),
+        ("twenty_questions", {"max_turns": 2}),
+        ("on_policy_distillation", {"num_eval": 0, "eval_teacher": False}),
     ],
 )
 def test_settings_of_recipes_are_accepted_where_something_may_read_them(
@@ -147,7 +183,7 @@ def others(field_type: Any) -> list[Any]:
     """Some values of a setting's type."""
     if typing.get_origin(field_type) is Literal:
         return list(typing.get_args(field_type))
-    known: dict[Any, list[Any]] = {bool: [False, True], int: [2, 9000], float: [0.25], str: ["some"]}
+    known: dict[Any, list[Any]] = {bool: [False, True], int: [2, 9000], float: [0.25, 2.5], str: ["some"]}
     return known.get(field_type) or [value for part in typing.get_args(field_type) for value in others(part)]
 
 

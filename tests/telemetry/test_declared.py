@@ -17,6 +17,7 @@ NEITHER = {
     # what a run is like
     *("lr", "grad_norm", "entropy", "clip_frac", "position_bias", "answer_characters", "ac_tokens_per_turn"),
     *("kl_sample_train_v1", "kl_sample_train_v2", "kl_sample_train_v1_post", "kl_sample_train_v2_post"),
+    *("kl_ppo_epochs_v1", "kl_ppo_epochs_v2"),
     *("kl_reference", "ob_tokens_per_turn", "turns_per_episode", "frac_mixed", "lag_mean", "lag_max"),
     *("chosen_reward", "rejected_reward", "chosen_logprob", "rejected_logprob", "chosen_tokens", "rejected_tokens"),
     *("groups_resampled", "frac_replaced", "averaging", "tool_calls"),

@@ -9,6 +9,7 @@ from cookhouse.envs.environments import (
     Mixed,
     environment_tag,
     have_several_turns,
+    have_tools,
     parse_environments,
     reads_setting,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "environment_tag",
     "evenly_spaced",
     "have_several_turns",
+    "have_tools",
     "meetings",
     "message_environments",
     "open_preference_model",

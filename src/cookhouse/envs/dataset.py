@@ -67,6 +67,8 @@ class EnvConfig(EnvironmentSettings):
 
     has_several_turns: ClassVar[bool] = True
     """Whether an episode may have more turns than one."""
+    has_tools: ClassVar[bool] = True
+    """Whether one of several turns may call tools."""
     unread: ClassVar[frozenset[str]] = frozenset()
     """Settings of every environment that these ones do not depend on."""
 

@@ -64,6 +64,12 @@ def have_several_turns(env: str) -> bool:
     return any(builder is None or builder.config_class.has_several_turns for builder in _builders(env))
 
 
+def have_tools(env: str) -> bool:
+    """Whether episodes of one of the environments in a text may call tools. Raises as `OpenSet.find`."""
+    classes = [None if builder is None else builder.config_class for builder in _builders(env)]
+    return any(each is None or (each.has_several_turns and each.has_tools) for each in classes)
+
+
 def _builders(env: str) -> list[ConfigBuilder | None]:
     """Of each name; None for a function of a user's own."""
     found = [ENVIRONMENTS.find(name) for name in names_in(env)]

@@ -103,13 +103,18 @@ def _workflow(config: Config) -> "Workflow[Any]":
         return evaluation_workflow(config)
     # What nobody set is for each model to find out of its weights.
     open_names = [name for name in ("model_name", "renderer_name") if is_left_open(config, name)]
-    own = {"weights", "compare_with", "log_path", "behavior_if_log_dir_exists", *open_names}
+    own = {"weights", "compare_with", "log_path", "behavior_if_log_dir_exists", "registry", *open_names}
     shared = {name: value for name, value in chz.asdict(config).items() if name not in own}
+
+    def settings(weights: str) -> dict[str, Any]:
+        registry = {"registry": config.registry} if names_registered_model(weights) else {}
+        return {**shared, **registry, "weights": weights}
+
     names = [config.weights or config.model_name, *others]
     for weights in others:
-        settle(RECIPE, {"given": {**shared, "weights": weights}})  # one that is misspelled is told before all are asked
+        settle(RECIPE, {"given": settings(weights)})  # one that is misspelled is told before all are asked
     runs = [
-        ChildRun(name=f"model-{number}", recipe="eval", settings=partial(_settings_of, {**shared, "weights": weights}))
+        ChildRun(name=f"model-{number}", recipe="eval", settings=partial(_settings_of, settings(weights)))
         for number, weights in enumerate(names, start=1)
     ]
     return comparison_workflow(config, runs, names, run_child, prepare_child)

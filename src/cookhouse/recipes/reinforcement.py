@@ -122,6 +122,14 @@ class NamedEnvironmentSettings(GroupSettings, GradingSettings):
         config: Any = self
         return have_several_turns(config.env)
 
+    @property
+    def has_tools(self) -> bool:
+        """Whether an episode may call tools."""
+        from cookhouse.envs import have_tools
+
+        config: Any = self
+        return have_tools(config.env)
+
 
 def named_environments(config: Any, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
     """The environments of a config that has `NamedEnvironmentSettings` and `EnvironmentSettings`."""

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import chz
+
 from cookhouse.adapters import Adapters, check_adapters
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
@@ -21,7 +23,7 @@ from cookhouse.registry import ModelRegistry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, service_folder, stored_files
 from cookhouse.settings import RunSettings, defaults_taken, unread_defaults
-from cookhouse.settings.defaults import has_default
+from cookhouse.settings.defaults import has_default, in_words
 from cookhouse.settings.facts import named_weights
 from cookhouse.view.beside import PageBeside
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
@@ -123,7 +125,7 @@ async def _run(
     workflow, context = found.workflow, found.context
     if (taken := defaults_taken(found.config)) is not None:
         telemetry.event(events.RUN_DEFAULTS, text=taken)
-    for note in unread_defaults(found.config):
+    for note in (*unread_defaults(found.config), *_replaced(found.config, given)):
         telemetry.event(events.DATA_NOTE, text=note)
     is_shown = found.config.view and not is_part
     page = PageBeside(context.folder.path, partial(_tell_page, telemetry)) if is_shown else nullcontext()
@@ -189,9 +191,26 @@ def dry_run(
         _check_base_models(found)
     changed = {name: value for name, value in plan.config.items() if not has_default(found.config, name)}
     changed.pop("log_path", None)  # the plan's folder
-    plan = replace(plan, changed=changed, notes=[*plan.notes, *unread_defaults(found.config)])
+    notes = [*plan.notes, *unread_defaults(found.config), *_replaced(found.config, given)]
+    plan = replace(plan, changed=changed, notes=notes)
     taken = defaults_taken(found.config)
     return plan if taken is None else replace(plan, facts={**plan.facts, "defaults": taken})
+
+
+def _replaced(config: RunSettings, given: Adapters) -> list[str]:
+    """Sentences about settings in whose place an adapter is."""
+    is_there = {
+        "base_url": callable(given.service),
+        "service_patience_seconds": callable(given.service),
+        "teacher_base_url": given.teacher is not None,
+        "registry": given.registry is not None,
+    }
+    known = chz.chz_fields(config)
+    return [
+        f"{name}={in_words(getattr(config, name))} changes nothing: an adapter is in its place"
+        for name, is_replaced in is_there.items()
+        if is_replaced and name in known and not has_default(config, name)
+    ]
 
 
 def _early_server(given: Adapters, config: RunSettings) -> "AbstractAsyncContextManager[ServerProcess | None]":

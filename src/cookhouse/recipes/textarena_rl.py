@@ -46,6 +46,10 @@ class Config(ReinforcementSettings):
     max_tokens: int = rl_default("max_tokens", embedded=128, published=128)
     learning_rate: float = rl_default("learning_rate", embedded=3e-05, published=3e-05)
 
+    @property
+    def has_tools(self) -> bool:
+        return False
+
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
     from cookhouse.envs import TextArenaConfig, TwoModelBuilder

@@ -71,6 +71,10 @@ class Config(ReinforcementSettings):
     max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
     eval_every: int = rl_default("eval_every", embedded=10, published=0)
 
+    @property
+    def has_tools(self) -> bool:
+        return False
+
 
 def _environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
     from cookhouse.envs import TwentyQuestionsConfig, TwoModelBuilder

@@ -25,6 +25,7 @@ from cookhouse.rl.learning.kl import (
     divergence_by_position,
     kl_metrics,
     kl_penalty,
+    movement_metrics,
     sampling_metrics,
     teacher_advantages,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "kl_penalty",
     "leave_one_out",
     "minimum_viable",
+    "movement_metrics",
     "noop_completer",
     "normalized",
     "remove_constant_reward_groups",

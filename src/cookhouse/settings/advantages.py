@@ -9,6 +9,7 @@ from cookhouse.errors import InputError
 from cookhouse.settings.checks import at_least, between
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.reading import read_if
+from cookhouse.settings.rollouts import EpisodeShape
 
 _OF_TOTAL_REWARDS = ("group_centered", "normalized", "leave_one_out", "total_reward", "none")
 _OF_TURNS = (
@@ -31,7 +32,7 @@ _REMOVE_CONSTANT = Alias(name="remove_constant_reward_groups", convert=_constant
 
 
 @chz.chz
-class AdvantageSettings:
+class AdvantageSettings(EpisodeShape):
     """How rewards become advantages."""
 
     help_title = "Advantages and loss"
@@ -75,6 +76,7 @@ class AdvantageSettings:
     compute_kl: bool = chz.field(
         default=False,
         doc="Report the divergence from the reference also where kl_coef is 0; costs a pass over a batch.",
+        validator=read_if(lambda config: not config.kl_coef, "where kl_coef is 0", idle=[False]),
     )
     kl_gamma: float = chz.field(
         default=0.0,
@@ -91,8 +93,3 @@ class AdvantageSettings:
         ),
         metadata=facts(weights=NamesWeights(), aliases=(Alias(name="reference_model_name", doc="TinkexCookbook"),)),
     )
-
-    @property
-    def has_several_turns(self) -> bool:
-        """Whether an episode may have more turns than one, as far as the settings tell."""
-        return True

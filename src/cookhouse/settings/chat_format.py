@@ -11,8 +11,8 @@ from cookhouse.settings.defaults import Default
 from cookhouse.weights.names import find_weights
 
 _RUNS = Path("runs")
-_READ_BY_THE_RUN = ("load_checkpoint_path", "reference_model", "kl_reference")
-"""Settings that name weights which read what the run's own renderer writes."""
+_REFERENCES = ("reference_model", "kl_reference")
+"""Settings that name weights which read what the run's own renderer writes, as those that it begins with do."""
 
 
 def format_of_weights(name: str, config: Any) -> str | None:
@@ -25,6 +25,11 @@ def format_of_weights(name: str, config: Any) -> str | None:
     log_path = getattr(config, "log_path", None)
     among = (_RUNS,) if log_path is None else (Path(log_path).parent, _RUNS)
     return find_weights(name, registry).origin(among).renderer_name
+
+
+def asks_references(config: Any) -> bool:
+    """Whether weights besides those of the run read what it writes."""
+    return any(getattr(config, setting, None) is not None for setting in _REFERENCES)
 
 
 def of_weights(usual: Callable[[Any], str], words: str) -> Default:
@@ -46,7 +51,7 @@ def check_format_of_weights(config: Any) -> None:
     """
     if config.force_renderer:
         return
-    for setting in _READ_BY_THE_RUN:
+    for setting in ("load_checkpoint_path", *_REFERENCES):
         name = getattr(config, setting, None)
         trained = None if name is None else format_of_weights(name, config)
         if trained not in (None, config.renderer_name):

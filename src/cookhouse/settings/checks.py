@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
+from cookhouse.bounds import Bound
 from cookhouse.errors import InputError, UnknownNameError
 
 Check = Callable[[Any, str], None]
@@ -45,9 +46,9 @@ def within(low: float, high: float, example: str) -> Check:
     return _number(lambda value: low < value < high, f"above {low} and below {high}, such as {example}")
 
 
-def from_to_below(low: float, high: float, example: str) -> Check:
-    """A number in the interval that has its lower end."""
-    return _number(lambda value: low <= value < high, f"at least {low} and below {high}, such as {example}")
+def bounded(bound: Bound) -> Check:
+    """A number that a bound allows."""
+    return _number(bound.allows, str(bound))
 
 
 def one_of(kind: str, allowed: Collection[str]) -> Check:

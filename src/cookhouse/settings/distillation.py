@@ -9,6 +9,7 @@ from cookhouse.naming import names_in
 from cookhouse.settings.checks import above, at_least, between
 from cookhouse.settings.defaults import redefault
 from cookhouse.settings.facts import Alias, NamesWeights, facts
+from cookhouse.settings.reading import read_if
 from cookhouse.settings.reinforcement import ReinforcementSettings
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
@@ -32,6 +33,7 @@ class TeacherSettings:
     teacher_base_url: str | None = chz.field(
         default=None,
         doc="Address of the service that has the teacher, its key in TEACHER_API_KEY; default: the run's own.",
+        validator=read_if(lambda config: config.teacher_model is not None, "with teacher_model"),
         metadata=facts(free_on_resume=True),
     )
 
@@ -68,7 +70,11 @@ class OnPolicyDistillationSettings(ReinforcementSettings, TeacherSettings, Teach
     help_title = "Teacher"
 
     advantage: str = redefault(ReinforcementSettings, "advantage", "none")
-    eval_teacher: bool = chz.field(default=True, doc="Let the teacher answer the held-out problems, too.")
+    eval_teacher: bool = chz.field(
+        default=True,
+        doc="Let the teacher answer the held-out problems, too.",
+        validator=read_if(lambda config: config.num_eval, "with num_eval above 0", idle=[False]),
+    )
 
 
 @chz.chz

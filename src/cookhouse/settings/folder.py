@@ -5,8 +5,9 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.naming import names_in
+from cookhouse.registry import names_registered_model
 from cookhouse.settings.checks import above
-from cookhouse.settings.facts import facts
+from cookhouse.settings.facts import facts, named_weights
 from cookhouse.settings.reading import read_if
 
 _NAMELESS_SINKS = {"terminal", "jsonl", "noop", "opentelemetry", "tensorboard"}
@@ -15,6 +16,13 @@ _NAMELESS_SINKS = {"terminal", "jsonl", "noop", "opentelemetry", "tensorboard"}
 def _names_runs(config: Any) -> bool:
     """Sinks of a user's own get the settings, too, and may read them."""
     return config.wandb_project is not None or not _NAMELESS_SINKS.issuperset(names_in(config.sinks))
+
+
+def _names_models(config: Any) -> bool:
+    is_registered = getattr(config, "registered_model_name", None) is not None
+    # Names to compare with may be a JSON list, which is read where they are opened.
+    is_compared = "@" in getattr(config, "compare_with", "")
+    return is_registered or is_compared or any(names_registered_model(named.name) for named in named_weights(config))
 
 
 @chz.chz
@@ -29,6 +37,9 @@ class FolderSettings:
     behavior_if_log_dir_exists: Literal["ask", "delete", "raise", "resume"] = chz.field(
         default="ask",
         doc="What to do when the run folder exists: ask, delete, raise or resume.",
+        validator=read_if(
+            lambda config: config.log_path is not None, "with log_path, and a new folder is made without"
+        ),
         metadata=facts(free_on_resume=True),
     )
     view: bool = chz.field(
@@ -69,6 +80,7 @@ class FolderSettings:
         default=None,
         doc="Registry of models: a .db file, mlflow, module:name or file.py:name; default: COOKHOUSE_REGISTRY, else "
         "runs/registry.db.",
+        validator=read_if(_names_models, "with registered_model_name, or with a registered model named"),
         metadata=facts(free_on_resume=True),
     )
     service_patience_seconds: float = chz.field(

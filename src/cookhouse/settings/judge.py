@@ -1,4 +1,4 @@
-"""Benchmarks that are files, and who grades those of their answers that no rule can."""
+"""What is measured: evaluators that settings name, benchmarks that are files, and who grades what no rule can."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +14,20 @@ BENCHMARK_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 
 EVALUATOR_SETTINGS = ("evaluators", "infrequent_evaluators")
+
+
+def named_evaluators(config: Any) -> list[str]:
+    """Names of the evaluators that settings ask for, benchmarks among them."""
+    return [name for setting in EVALUATOR_SETTINGS for name in names_in(getattr(config, setting, ""))]
+
+
+def _is_measured(config: Any) -> bool:
+    """Evaluators of a user's own get the settings, too, and may read them. A spec alone says nothing of it."""
+    return bool(getattr(config, "num_eval", 1) or named_evaluators(config))
+
+
+WITH_HELD_OUT = read_if(_is_measured, "with num_eval above 0")
+"""Of what is read where something held out is measured."""
 
 
 def benchmark_files(config: Any, settings: Sequence[str] = (*EVALUATOR_SETTINGS, "benchmark")) -> list[str]:

@@ -6,12 +6,13 @@ from typing import Any
 import chz
 
 from cookhouse.naming import listed
-from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES, DEFAULT_BETA, OPTIONS, PAIR_LOSSES, PairLoss
-from cookhouse.settings.checks import above, at_least, from_to_below
+from cookhouse.pair_losses import BOUNDS, BUILT_IN_PAIR_LOSSES, DEFAULT_BETA, OPTIONS, PAIR_LOSSES, PairLoss
+from cookhouse.settings.checks import at_least, bounded
 from cookhouse.settings.defaults import Default, computed, redefault
 from cookhouse.settings.facts import Alias, NamesWeights, facts
+from cookhouse.settings.judge import WITH_HELD_OUT
 from cookhouse.settings.preference_model import JudgeSettings
-from cookhouse.settings.reading import ReadIf, read_if
+from cookhouse.settings.reading import ReadIf, narrowed, read_if
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
 
@@ -48,21 +49,21 @@ class PairLossSettings:
         Default(lambda config: _loss(config).default_beta, f"{_BETAS}, else {DEFAULT_BETA}"),
         float,
         "β: how much a difference from the reference counts; λ of orpo.",
-        above(0, "0.1"),
+        bounded(BOUNDS["dpo_beta"]),
         metadata=facts(aliases=(Alias(name="beta", doc="TRL"),)),
     )
     label_smoothing: float = chz.field(
         default=OPTIONS["label_smoothing"],
         doc="Share of labels taken to be wrong, below 0.5: conservative DPO.",
         validator=[
-            from_to_below(0, 0.5, "0.1"),
+            bounded(BOUNDS["label_smoothing"]),
             _read_with(lambda loss: "label_smoothing" in loss.reads, idle=[0]),
         ],
     )
     simpo_gamma: float = chz.field(
         default=OPTIONS["simpo_gamma"],
         doc="γ of simpo: what the chosen answer's reward is to be ahead by.",
-        validator=[at_least(0), _read_with(lambda loss: "simpo_gamma" in loss.reads)],
+        validator=[bounded(BOUNDS["simpo_gamma"]), _read_with(lambda loss: "simpo_gamma" in loss.reads)],
     )
 
 
@@ -95,6 +96,7 @@ class PreferenceSettings(TrainingSettings, RowSettings, ReferenceSettings, Judge
 
     help_title = "Loss over pairs"
 
+    preference_model: str | None = narrowed(JudgeSettings, "preference_model", WITH_HELD_OUT)
     eval_max_tokens: int = redefault(
         RowSettings,
         "eval_max_tokens",

@@ -7,6 +7,7 @@ import chz
 from cookhouse.settings.checks import at_least
 from cookhouse.settings.defaults import redefault
 from cookhouse.settings.facts import NamesWeights, facts
+from cookhouse.settings.judge import WITH_HELD_OUT
 from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.reinforcement import EnvironmentSettings
 from cookhouse.settings.rows import RowSettings, columns_setting
@@ -99,4 +100,5 @@ class TournamentSettings(EnvironmentSettings, JudgeSettings):
         default=None,
         doc="Grader of held-out answers beside the preference model, which is not trained on: polite, exact, math, or "
         "your own as module:name or file.py:name; default: none.",
+        validator=WITH_HELD_OUT,
     )

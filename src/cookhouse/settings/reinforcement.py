@@ -7,9 +7,9 @@ import chz
 
 from cookhouse.errors import InputError
 from cookhouse.naming import listed
-from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, PolicyLoss
+from cookhouse.policy_losses import BOUNDS, CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, PolicyLoss, check_options
 from cookhouse.settings.advantages import AdvantageSettings
-from cookhouse.settings.checks import at_least
+from cookhouse.settings.checks import Checked, at_least, bounded
 from cookhouse.settings.defaults import Default, computed, is_left_open
 from cookhouse.settings.facts import Alias, facts
 from cookhouse.settings.reading import ReadIf, read_if
@@ -82,8 +82,12 @@ def _clip_range(epsilon: Any) -> Mapping[str, Any]:
 _CLIP_EPSILON = Alias(name="clip_epsilon", means=("clip_low", "clip_high"), convert=_clip_range, doc="1 - ε to 1 + ε")
 
 
+_SETTINGS = {CLIP_LOW: "clip_low", CLIP_HIGH: "clip_high", "beta": "dro_beta"}
+"""By which a run sets the options of losses."""
+
+
 @chz.chz
-class LossSettings:
+class LossSettings(Checked):
     """The loss over sampled tokens."""
 
     help_title = "Advantages and loss"
@@ -99,18 +103,18 @@ class LossSettings:
     clip_low: float | None = chz.field(
         default=None,
         doc=f"Lower bound of the ratio, for {_with(CLIP_LOW)}.",
-        validator=[at_least(0), _read_with(CLIP_LOW)],
+        validator=[bounded(BOUNDS[CLIP_LOW]), _read_with(CLIP_LOW)],
         metadata=facts(aliases=(_CLIP_EPSILON,)),
     )
     clip_high: float | None = chz.field(
         default=None,
         doc=f"Upper bound of the ratio, for {_with(CLIP_HIGH)}.",
-        validator=[at_least(0), _read_with(CLIP_HIGH)],
+        validator=[bounded(BOUNDS[CLIP_HIGH]), _read_with(CLIP_HIGH)],
     )
     dro_beta: float | None = chz.field(
         default=None,
         doc="Weight of dro's quadratic term.",
-        validator=[at_least(0), _read_with("beta")],
+        validator=[bounded(BOUNDS["beta"]), _read_with("beta")],
     )
     compute_post_kl: bool = chz.field(
         default=False, doc="Report how far each step moved the weights from its sampler; costs a pass over the batch."
@@ -124,8 +128,13 @@ class LossSettings:
     @property
     def loss_fn_config(self) -> Mapping[str, float]:
         """What is sent with the service's loss: the options that are set, by the service's names."""
-        options = {CLIP_LOW: self.clip_low, CLIP_HIGH: self.clip_high, "beta": self.dro_beta}
+        options = {option: getattr(self, setting) for option, setting in _SETTINGS.items()}
         return {name: value for name, value in options.items() if value is not None}
+
+    @chz.validate
+    def _options_teach(self) -> None:
+        # Defaults of a service that are not known may leave room.
+        check_options(self.loss_fn_config, self.policy_loss.published_options, _SETTINGS.__getitem__)
 
 
 @chz.chz
@@ -209,8 +218,3 @@ class ReinforcementSettings(
                 f"reduction={self.reduction} divides advantages, and part of loss_fn={self.loss_fn} has none and would "
                 "outweigh them; leave reduction out, or take another loss"
             )
-
-    @chz.validate
-    def _clip_has_room(self) -> None:
-        if self.clip_low is not None and self.clip_high is not None and self.clip_low >= self.clip_high:
-            raise InputError(f"clip_low={self.clip_low} must be below clip_high={self.clip_high}")

@@ -5,6 +5,7 @@ from typing import Literal
 import chz
 
 from cookhouse.settings.checks import above, at_least
+from cookhouse.settings.judge import WITH_HELD_OUT
 from cookhouse.settings.reading import read_if
 
 
@@ -21,7 +22,7 @@ class SamplingSettings:
         validator=above(0, "1; at 0 the rollouts of a group would all be the same, and nothing could be learned"),
     )
     eval_temperature: float = chz.field(
-        default=1.0, doc="Of sampling in evaluations; 0 is greedy.", validator=at_least(0)
+        default=1.0, doc="Of sampling in evaluations; 0 is greedy.", validator=[at_least(0), WITH_HELD_OUT]
     )
 
 
@@ -51,8 +52,22 @@ class OverlongSettings(SamplingSettings):
         return max(1, self.max_tokens // 5) if self.overlong_cache_tokens is None else self.overlong_cache_tokens
 
 
+class EpisodeShape:
+    """What episodes may have, as far as the settings tell; a recipe says so by properties of its config."""
+
+    @property
+    def has_several_turns(self) -> bool:
+        """Whether an episode may have more turns than one."""
+        return True
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether an episode may call tools: one that goes on after a call."""
+        return self.has_several_turns
+
+
 @chz.chz
-class RolloutLimits:
+class RolloutLimits(EpisodeShape):
     """Limits that end an episode from outside; None is no limit.
 
     An episode that reaches one has the `stop_reason` `max_turns`, `max_tokens` or `max_tool_calls`, unless the
@@ -64,13 +79,23 @@ class RolloutLimits:
     help_title = "Rollouts"
 
     max_turns: int | None = chz.field(
-        default=None, doc="Turns of an episode; default: the environment's end.", validator=at_least(1)
+        default=None,
+        doc="Turns of an episode; default: the environment's end.",
+        validator=[
+            at_least(1),
+            read_if(lambda config: config.has_several_turns, "in episodes of several turns, and here each has one"),
+        ],
     )
     max_sequence_tokens: int | None = chz.field(
         default=None, doc="Tokens of an episode, prompts included; default: no limit.", validator=at_least(2)
     )
     max_tool_calls: int | None = chz.field(
-        default=None, doc="Tool calls of an episode; default: no limit.", validator=at_least(0)
+        default=None,
+        doc="Tool calls of an episode; default: no limit.",
+        validator=[
+            at_least(0),
+            read_if(lambda config: config.has_tools, "where tools can be called, and here none can"),
+        ],
     )
 
 

@@ -4,8 +4,11 @@ from typing import Any, Literal
 
 import chz
 
+from cookhouse.naming import names_in
 from cookhouse.settings.checks import at_least, within
 from cookhouse.settings.facts import facts
+from cookhouse.settings.judge import WITH_HELD_OUT
+from cookhouse.settings.reading import read_if
 from cookhouse.settings.training import ModelSettings, ShrinkSettings
 
 
@@ -18,8 +21,16 @@ def columns_setting(validator: Any = None) -> Any:
     )
 
 
+BUNDLED = "bundled"
+"""Names the bundled data of a recipe, also for models whose default is another set."""
+
 ROWS_FIELDS = ("dataset_path", "test_path")
 """Settings that name rows, or take them."""
+
+
+def _has_own_rows(config: Any) -> bool:
+    paths = (config.dataset_path, config.test_path)
+    return any(name != BUNDLED for path in paths if path is not None for name in names_in(path))
 
 
 @chz.chz
@@ -48,11 +59,14 @@ class RowSettings(ModelSettings, ShrinkSettings):
     on_bad_row: Literal["stop", "skip"] = chz.field(
         default="stop",
         doc="stop: rows that cannot be used refuse the run; skip: they are left out, and counted.",
+        validator=read_if(_has_own_rows, "with rows that are not the bundled ones"),
         metadata=facts(free_on_resume=True),
     )
     max_length: int = chz.field(
         default=32768, doc="Tokens kept of each example; longer ones lose their end.", validator=at_least(1)
     )
     eval_max_tokens: int = chz.field(
-        default=64, doc="Tokens sampled for each answer in an evaluation.", validator=at_least(1)
+        default=64,
+        doc="Tokens sampled for each answer in an evaluation.",
+        validator=[at_least(1), WITH_HELD_OUT],
     )

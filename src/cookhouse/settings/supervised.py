@@ -4,7 +4,9 @@ from typing import Literal
 
 import chz
 
+from cookhouse.naming import names_in
 from cookhouse.settings.checks import at_least
+from cookhouse.settings.judge import WITH_HELD_OUT
 from cookhouse.settings.reading import read_if
 from cookhouse.settings.rows import RowSettings
 from cookhouse.settings.training import TrainingSettings
@@ -19,6 +21,7 @@ class SupervisedSettings(TrainingSettings, RowSettings):
     dataset_weights: str = chz.field(
         default="",
         doc="Shares of several data sets in each batch, separated by commas; default: every row once in an epoch.",
+        validator=read_if(lambda config: len(names_in(config.dataset_path or "")) > 1, "with several data sets"),
     )
     train_on_what: str = chz.field(default="all_assistant_messages", doc="Which messages carry loss.")
     reduction: Literal["none", "mean"] = chz.field(
@@ -29,6 +32,7 @@ class SupervisedSettings(TrainingSettings, RowSettings):
         default="",
         doc="Classes that every conversation ends in one of, separated by commas, or auto: evaluations then tell "
         "accuracy, precision, recall and F1.",
+        validator=WITH_HELD_OUT,
     )
     label_averaging: Literal["macro", "micro", "weighted"] = chz.field(
         default="macro",

@@ -30,7 +30,11 @@ class SweepSettings(RunSettings, RegistrationSettings):
         doc="Promote the best 1/N at each rung and multiply the steps by N.",
         validator=[at_least(2), read_if(lambda config: config.min_steps, "with min_steps")],
     )
-    max_steps: int | None = chz.field(default=None, doc="Steps of a whole run, with min_steps.")
+    max_steps: int | None = chz.field(
+        default=None,
+        doc="Steps of a whole run, with min_steps.",
+        validator=read_if(lambda config: config.min_steps, "with min_steps"),
+    )
     metric: str | None = chz.field(
         default=None,
         doc="Metric by which runs are compared; default: the most telling one that all of them have; with min_steps, "

@@ -6,16 +6,17 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.bounds import ADAM
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
-from cookhouse.settings.chat_format import of_weights
-from cookhouse.settings.checks import Checked, above, at_least, between, one_of
-from cookhouse.settings.defaults import Default, always, computed
+from cookhouse.settings.chat_format import asks_references, of_weights
+from cookhouse.settings.checks import Checked, above, at_least, between, bounded, one_of
+from cookhouse.settings.defaults import Default, always, computed, is_left_open
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.folder import FolderSettings
-from cookhouse.settings.judge import judge_setting
+from cookhouse.settings.judge import judge_setting, named_evaluators
 from cookhouse.settings.reading import narrowed, read_if
 from cookhouse.settings.schedules import SCHEDULES
 from cookhouse.settings.spending import SpendingSettings
@@ -42,7 +43,15 @@ class ModelSettings:
     renderer_name: str = computed(
         of_weights(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
     )
-    force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
+    force_renderer: bool = chz.field(
+        default=False,
+        doc="Take a renderer that does not fit the model.",
+        validator=read_if(
+            lambda config: not is_left_open(config, "renderer_name") or asks_references(config),
+            "with renderer_name, or with a reference of another format",
+            idle=[False],
+        ),
+    )
 
 
 @chz.chz
@@ -119,7 +128,7 @@ def rate(default: Default, doc: str, *checks: Any, metadata: dict[str, Any] | No
         default.with_names(names),
         float | Literal["auto"],
         f"{doc}; auto: by the model's family and width where there is a rule for these, else the default.",
-        [above(0, "2e-4"), *checks],
+        [above(0, "2e-4"), bounded(ADAM["learning_rate"]), *checks],
         metadata=metadata,
     )
 
@@ -148,10 +157,14 @@ class AdamSettings:
         ],
     )
     weight_decay: float = chz.field(
-        default=0.0, doc="Of AdamW, decoupled: lr times this part of a weight goes.", validator=at_least(0)
+        default=0.0,
+        doc="Of AdamW, decoupled: lr times this part of a weight goes.",
+        validator=bounded(ADAM["weight_decay"]),
     )
     grad_clip_norm: float = chz.field(
-        default=0.0, doc="Norm that the gradient of a step is cut to; 0: it is not.", validator=at_least(0)
+        default=0.0,
+        doc="Norm that the gradient of a step is cut to; 0: it is not.",
+        validator=bounded(ADAM["grad_clip_norm"]),
     )
 
 
@@ -257,6 +270,10 @@ class StepSettings:
     )
 
 
+def _names_benchmarks(config: Any) -> bool:
+    return bool(getattr(config, "benchmark", "") or (named_evaluators(config) and getattr(config, "num_eval", 1)))
+
+
 @chz.chz
 class BenchmarkDataSettings:
     """Where benchmarks are read from."""
@@ -267,6 +284,7 @@ class BenchmarkDataSettings:
         default=None,
         doc="Rows of the benchmarks: a file or hub id, a folder with a file for each, or NAME=FILE, separated by "
         "commas; default: each from where it is published.",
+        validator=read_if(_names_benchmarks, "with a benchmark among evaluators or infrequent_evaluators"),
     )
 
 

@@ -22,7 +22,9 @@ TRAIN_TOKENS: Final = "train/num_tokens"
 TRAIN_TRAINED_TOKENS: Final = "train/num_trained_tokens"
 """Tokens of the step with a weight other than 0."""
 POLICY_LOSS: Final = _declared(Metric("optim/loss", direction="less", label="policy loss", headline=100))
-"""Of a policy loss: its sum over all tokens of the step."""
+"""Of a policy loss: its sum over all tokens of the step, as the service reports it."""
+POLICY_LOSS_MEAN: Final = _declared(Metric("optim/policy_loss", direction="less"))
+"""The same as a mean over the step's trained tokens and epochs, each with the weight that `reduction` gives it."""
 PAIR_LOSS: Final = _declared(
     Metric("train/dpo_loss", direction="less", label="training loss", chart=40, headline=90, line="loss {:.4f}")
 )
@@ -141,7 +143,11 @@ OVERLONG_PENALTY: Final = _declared(Metric("rollouts/overlong_penalty", directio
 CLIP_SHARE: Final = "optim/clip_frac"
 """Share of sampled tokens whose ratio is outside of the loss's bounds, in [0, 1]; of losses that have some."""
 SAMPLER_KL: Final = _declared(Metric("optim/kl_sample_train_v1", chart=150))
-"""Mean log-ratio of the weights that sampled and those that train, over the sampled tokens, in nats."""
+"""Mean log-ratio of the weights that sampled and those that train, over the sampled tokens, in nats; where a batch is
+trained on several times, of the first."""
+EPOCHS_KL: Final = "optim/kl_ppo_epochs_v1"
+"""Mean log-ratio of the weights that the first of `ppo_epochs` met and those that the last met, over the sampled
+tokens, in nats: how far the step itself has moved them by then."""
 REFERENCE_KL: Final = "optim/kl_reference"
 """Mean log-ratio of sampler and reference over the sampled tokens, in nats."""
 DATA_EXAMPLES: Final = "data/num_examples"

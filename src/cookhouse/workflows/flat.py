@@ -13,15 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import chz
+
 from cookhouse.errors import InputError
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import FolderChoice, RunFolder, RunResult, RunSummary, open_folder
 from cookhouse.runs.names import REPORT_FILE
 from cookhouse.settings import OptimizerSettings
+from cookhouse.settings.defaults import has_default
 from cookhouse.telemetry import events, read_metrics
 from cookhouse.training import AdamSchedule, Connect, ServiceClient, service_errors
 from cookhouse.training.clients.session import close_service
 from cookhouse.weights.checkpoints import Checkpoint
+from cookhouse.workflows.base.length import steps_notes
 from cookhouse.workflows.base.summary import RatedConfig, settings_notes
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.registering import is_registered, register_run
@@ -73,6 +77,7 @@ def flat_workflow(
             schedule = AdamSchedule(settings=state.config, total_steps=len(state.loaded[1]))
             schedule.params(0)  # refuses before anything is opened
             state.notes += schedule.notes
+        state.notes += await asyncio.to_thread(_length_notes, state.config, load)
         state.notes += await asyncio.to_thread(partial(settings_notes, state.config, by_reward=True))
 
     async def train_in_folder(state: FlatState) -> None:
@@ -108,6 +113,13 @@ def flat_workflow(
         facts=_facts,
         notes=lambda state: state.notes,
     )
+
+
+def _length_notes(config: Any, load: Callable[[Any], Any]) -> list[str]:
+    """Of a file that has epochs, and somebody set how many."""
+    if "num_epochs" not in chz.chz_fields(config) or has_default(config, "num_epochs") or config.max_steps is None:
+        return []
+    return steps_notes(config, len(load(chz.replace(config, num_epochs=1, max_steps=None))[1]))
 
 
 @stage(doing="opening the run folder", writes=("folder",), leaves_files=True)

@@ -58,6 +58,64 @@ def test_bad_hyperparameters_are_refused_by_name(adapter: Adapter, field: str, v
     assert adapter.gradient.eq(1.0).all()
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"learning_rate": 1e30}, "learning_rate is 1e\\+30; it must be at least 0 and at most 1000"),
+        ({"eps": 0.0}, "eps is 0.0; it must be above 0"),
+        ({"learning_rate": 10.0, "weight_decay": 10.0}, "their product must be at most 1"),
+    ],
+)
+def test_what_would_destroy_the_weights_is_refused(adapter: Adapter, settings: dict[str, float], message: str) -> None:
+    """Catches weights of 1e30, which are finite, and a step that is reported as taken."""
+    adapter.gradient.fill_(1.0)
+    before = adapter.params.clone()
+    with pytest.raises(InputError, match=message):
+        adapter.step(AdamStep(**{"learning_rate": 0.1, **settings}))
+    assert torch.equal(adapter.params, before)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "settings"),
+    [
+        (1e25, {}),  # its square, the second moment
+        (0.0, {"eps": 1e-46}),  # 0 in fp32: 0 / 0
+        (1e10, {"eps": 1e-35, "beta2": 0.0, "beta1": 0.9}),  # where the next gradient is 0
+    ],
+)
+def test_a_step_that_leaves_no_numbers_changes_nothing(
+    adapter: Adapter, gradient: float, settings: dict[str, float]
+) -> None:
+    """Catches weights or moments that are not finite, and take the place of those that are."""
+    adapter.gradient.fill_(gradient)
+    adapter.gradient[0] = 1e-3
+    if "beta2" in settings:
+        adapter.step(AdamStep(learning_rate=0.1, **settings))
+        adapter.gradient.fill_(0.0)
+    before = [tensor.clone() for tensor in (adapter.params, adapter.adam_m, adapter.adam_v, adapter.gradient)]
+    num_steps = adapter.num_steps
+    with pytest.raises(
+        InputError, match=r"would not be finite after a step with learning_rate=0\.1.*nothing was changed"
+    ):
+        adapter.step(AdamStep(learning_rate=0.1, **settings))
+    after = (adapter.params, adapter.adam_m, adapter.adam_v, adapter.gradient)
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    assert adapter.num_steps == num_steps
+    adapter.clear_gradient()
+    adapter.gradient.fill_(1.0)
+    adapter.step(AdamStep(learning_rate=0.1))
+    assert adapter.params.isfinite().all()
+
+
+def test_a_step_is_the_same_where_it_was_tried_first(adapter: Adapter) -> None:
+    """Catches a trial that leaves something behind: large gradients are tried on copies."""
+    other = Adapter.create("base", adapter.layout, adapter.params.device)
+    for each, scale in ((adapter, 2.0**-20), (other, 2.0**61)):
+        each.gradient.copy_(noise(each.params, 1) * scale)
+        each.step(AdamStep(learning_rate=0.1, eps=1e-30, grad_clip_norm=0.0))
+    torch.testing.assert_close(adapter.params, other.params, rtol=1e-6, atol=1e-7)
+
+
 def test_frozen_weights_do_not_follow_the_adapter(adapter: Adapter) -> None:
     frozen = adapter.frozen_weights(torch.float32)
     adapter.params.add_(1.0)

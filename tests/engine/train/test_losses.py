@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cookhouse.engine.contract import ForwardBackward, TrainingDatum
-from cookhouse.engine.train.losses import check_request
+from cookhouse.engine.train.losses import LOSSES, check_request
 from cookhouse.errors import InputError
 
 _GOOD: dict[str, Any] = {
@@ -82,12 +82,23 @@ def test_a_loss_that_is_refused_is_so_before_its_options_and_inputs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "bound"), [("kl_coeff", -0.1, "at least 0"), ("clip_high_threshold", 0.0, "above 0")]
+    ("loss_fn", "config", "message"),
+    [
+        ("cispo", {"clip_high_threshold": -1.0}, "clip_high_threshold is -1.0; it must be above 0"),
+        ("ppo", {"clip_low_threshold": 1.2, "clip_high_threshold": 0.8}, "clip_low_threshold=1.2 must be below"),
+        ("ppo", {"clip_high_threshold": 0.5}, r"clip_low_threshold=0.8 \(the default\) must be below"),
+        ("gspo", {"clip_low_threshold": -0.5}, "clip_low_threshold is -0.5; it must be at least 0"),
+        ("gspo", {"clip_low_threshold": 1.1}, r"must be below clip_high_threshold=1.0004 \(the default\)"),
+        ("dro", {"beta": -0.1}, "beta is -0.1; it must be at least 0"),
+        ("stable_reinforce", {"kl_coeff": -0.1}, "kl_coeff is -0.1; it must be at least 0"),
+        ("stable_reinforce", {"clip_high_threshold": 0.0}, "clip_high_threshold is 0.0; it must be above 0"),
+    ],
 )
-def test_options_of_stable_reinforce_have_bounds(option: str, value: float, bound: str) -> None:
-    """Would catch a divergence that is rewarded, and a loss that is 0 whatever is sampled."""
-    inputs = {name: np.ones(3, np.float32) for name in ("logprobs", "advantages", "is_sampled")}
+def test_options_have_bounds(loss_fn: str, config: dict[str, float], message: str) -> None:
+    """Would catch options with which a loss trains the other way, or is 0 whatever is sampled."""
+    inputs = {name: np.ones(3, np.float32) for name in LOSSES[loss_fn].inputs}
     datum = TrainingDatum(tokens_T=np.array([1, 2, 3]), loss_fn_inputs={"target_tokens": np.array([2, 3, 4]), **inputs})
-    request = ForwardBackward(model_id="m", data_D=[datum], loss_fn="stable_reinforce", loss_fn_config={option: value})
-    with pytest.raises(InputError, match=f"{option} of stable_reinforce is {value}; it must be {bound}"):
+    request = ForwardBackward(model_id="m", data_D=[datum], loss_fn=loss_fn, loss_fn_config=config)
+    with pytest.raises(InputError, match=f"^options of {loss_fn}: .*{message}"):
         check_request(request, vocab_size=10, max_tokens=3)
+    check_request(dataclasses.replace(request, loss_fn_config={}), vocab_size=10, max_tokens=3)

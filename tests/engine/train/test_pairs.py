@@ -200,7 +200,7 @@ def _with(name: str, values: list[float]) -> Any:
         (_with("weights", [0.0, -1.0, 1.0, 1.0]), {}, "datum 1: weights of dpo must be at least 0"),
         (_with("reference_logprobs", []), {}, "reference_logprobs has shape"),
         (_with("reference_logprobs", [np.nan]), {}, "reference_logprobs holds NaN or infinity"),
-        (None, {"dpo_beta": 0.0}, "option dpo_beta of dpo is 0; it must be above 0"),
+        (None, {"dpo_beta": 0.0}, "option dpo_beta of dpo is 0.0; it must be above 0"),
         (None, {"dpo_beta": -0.1}, "option dpo_beta of dpo is -0.1"),
         (None, {"label_smoothing": 0.5}, "label_smoothing of dpo is 0.5; it must be at least 0 and below 0.5"),
         (None, {"num_pairs": 1.5}, "num_pairs of dpo is 1.5; it must be 1 or at least 2"),

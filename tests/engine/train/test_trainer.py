@@ -15,6 +15,7 @@ from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import ALPHA
 from cookhouse.engine.model import base_model, head
 from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.train.losses import LOSSES
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, random_datums
 from tests.engine.numerics import assert_gradients_near, assert_logprobs_near, near_sum
@@ -242,6 +243,57 @@ def test_a_gradient_that_is_not_finite_is_not_added_to_those_before(qwen3_folder
     assert isinstance(output, InputError)
     assert "gradient is not finite" in str(output)
     assert torch.equal(engine._model("m").gradient, before)
+
+
+@pytest.mark.parametrize("loss_fn", ["importance_sampling", "ppo", "gspo", "cispo"])
+@pytest.mark.parametrize("rank", [4, 0])
+def test_one_bad_logprob_is_named(qwen3_folder: str, loss_fn: str, rank: int) -> None:
+    """Would catch a request of hundreds of datums that is refused without a word on which of them it is."""
+    engine = TorchEngine(base_models=[qwen3_folder], precision="float32", budget_tokens=40)
+    engine.create_model("m", qwen3_folder, LoraSpec(rank=rank))
+    data_D = []
+    for number in range(12):
+        values = {name: np.full(5, -1.0, np.float32) for name in LOSSES[loss_fn].inputs}
+        if number == 7:
+            values["logprobs"][3] = -1e30
+        data_D.append(TrainingDatum(tokens_T=np.arange(5), loss_fn_inputs={"target_tokens": np.arange(1, 6), **values}))
+    (output,) = engine.forward_backward([ForwardBackward(model_id="m", data_D=data_D, loss_fn=loss_fn)])
+    if loss_fn == "cispo":  # which truncates the ratio, and takes no derivative of it
+        assert isinstance(output, ForwardBackwardOutput)
+        return
+    assert "at datum 7, position 3, with" in str(output)
+    assert "logprobs -1e+30" in str(output)
+    assert engine._model("m").gradient.eq(0).all()
+
+
+def test_what_the_weights_spoil_is_told_from_a_bad_input(qwen3_folder: str) -> None:
+    """Would catch a message that blames the data for weights that are none."""
+    engine = TorchEngine(base_models=[qwen3_folder], precision="float32")
+    engine.create_model("m", qwen3_folder, LoraSpec(rank=4))
+    engine._model("m").params.fill_(1e30)
+    (output,) = engine.forward_backward([_request("m", random_datums([5]))])
+    assert "where the weights give a log-probability of nan" in str(output)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_gradient_scales_with_the_weights_to_the_bit(qwen3_folder: str, precision: str) -> None:
+    """Would catch a gradient that loses small parts for their size: what is left of a factor is then not rounding.
+
+    A power of two changes no digit, in any precision.
+    """
+    engine = TorchEngine(base_models=[qwen3_folder], precision=precision)
+    found = []
+    for scale in (1.0, 2.0**-12, 2.0**12):
+        engine.create_model("m", qwen3_folder, LoraSpec(rank=4, seed=1))
+        data_D = random_datums([30, 7, 21])
+        for datum in data_D:
+            datum.loss_fn_inputs["weights"][:] *= scale
+        _run(engine, _request("m", data_D))
+        found.append(engine._model("m").gradient / scale)
+        engine.delete_model("m")
+    assert found[0].count_nonzero() > 100
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
 
 
 def test_one_tenants_step_leaves_the_others_bit_equal(engine: TorchEngine, add_model: AddModel) -> None:

@@ -160,7 +160,7 @@ def test_a_loss_of_the_users_own_is_a_function() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"dpo_beta": 0.0}, "dpo_beta is 0.0; it must be a number above 0"),
+        ({"dpo_beta": 0.0}, "dpo_beta is 0.0; it must be above 0"),
         ({"dpo_beta": -1.0}, "dpo_beta is -1.0"),
         ({"label_smoothing": 0.5}, "at least 0 and below 0.5"),
         ({"label_smoothing": 0.1, "pair_loss": "ipo"}, "label_smoothing=0.1 would change nothing"),

@@ -23,7 +23,13 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(
-    "update", [UpdateSettings(), UpdateSettings(num_minibatches=2), UpdateSettings(num_substeps=2, ppo_epochs=2)]
+    "update",
+    [
+        UpdateSettings(),
+        UpdateSettings(num_minibatches=2),
+        UpdateSettings(num_substeps=2, ppo_epochs=2),
+        UpdateSettings(ppo_epochs=3),
+    ],
 )
 async def test_without_lag_no_token_is_older_than_the_weights(rl_kit: RLKit, update: UpdateSettings) -> None:
     # Catches a sampler swapped too late, or groups of the next step begun before the weights were published.
@@ -36,6 +42,8 @@ async def test_without_lag_no_token_is_older_than_the_weights(rl_kit: RLKit, upd
         if update.num_substeps == 1:
             assert abs(row["optim/kl_sample_train_v1"]) < 1e-8
             assert row["optim/kl_sample_train_v2"] < 1e-8
+        # The policy's own movement stands beside it.
+        assert (row.get("optim/kl_ppo_epochs_v2", 0.0) > 1e-6) is (update.ppo_epochs > 1)
 
 
 @pytest.mark.parametrize("lag", [1, 2, 3])

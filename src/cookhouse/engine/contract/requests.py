@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cookhouse import pair_losses
+from cookhouse.bounds import ADAM
+from cookhouse.errors import InputError
 
 _OBJECT_BYTES = 1024
 """What a list or an array takes beside its values, roughly."""
@@ -53,6 +55,16 @@ class AdamStep:
     eps: float = 1e-8
     weight_decay: float = 0.0
     grad_clip_norm: float = 0.0
+
+    def check(self) -> None:
+        """Raises `InputError` for a value out of its bounds, and for a decay by more than all of a weight."""
+        for name, bound in ADAM.items():
+            bound.check(name, getattr(self, name))
+        if self.learning_rate * self.weight_decay > 1.0:
+            raise InputError(
+                f"weight_decay is {self.weight_decay} with a learning_rate of {self.learning_rate}; that part of each "
+                "weight goes in a step, and their product must be at most 1"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,9 @@ from cookhouse.engine.contract import AdamStep
 from cookhouse.engine.lora.lora import AdapterLayout, Weights
 from cookhouse.errors import InputError
 
+_SAFE = 1e37
+"""Below the largest number of fp32, 3.4e38, by more than rounding adds."""
+
 
 @dataclass(kw_only=True)
 class Trained:
@@ -39,7 +42,7 @@ class Trained:
         Raises:
             InputError: it is not finite, as of a ratio too large for fp32 that the loss has clipped; nothing was added.
         """
-        if gradient.numel() and not all(math.isfinite(float(extreme)) for extreme in gradient.aminmax()):
+        if not _is_finite(gradient):
             raise InputError(
                 "the gradient is not finite; nothing was added to it. Check the inputs and the learning rate"
             )
@@ -58,27 +61,43 @@ class Trained:
         (https://arxiv.org/abs/1711.05101): p -= lr · (m̂ / (√v̂ + eps) + weight_decay · p).
 
         Raises:
-            InputError: a hyperparameter is out of its range, or the gradient is not finite; nothing changes, except
-                that a gradient which is not finite is cleared.
+            InputError: a hyperparameter is out of its bounds, the gradient is not finite, or what the step would leave
+                is not; nothing changes, except that a gradient which is not finite is cleared.
         """
-        _check_step(step)
+        step.check()
         grad_norm = float(torch.linalg.vector_norm(self.gradient, dtype=torch.float64))
         if not math.isfinite(grad_norm):
             self.clear_gradient()
             raise InputError("the gradient is not finite and was discarded; lower the learning rate or check the data")
-        if 0 < step.grad_clip_norm < grad_norm:
-            self.gradient.mul_(step.grad_clip_norm / grad_norm)
+        scale = step.grad_clip_norm / grad_norm if 0 < step.grad_clip_norm < grad_norm else 1.0
+        if not self._stays_finite(step, grad_norm * scale):
+            tried = [tensor.clone() for tensor in self._changed]
+            _adamw(step, self.num_steps + 1, self.gradient * scale, *tried)
+            if not all(map(_is_finite, tried)):
+                raise InputError(
+                    f"weights or moments would not be finite after a step with learning_rate={step.learning_rate} and "
+                    f"eps={step.eps} on a gradient with the norm {grad_norm:.3g}; nothing was changed. Lower the "
+                    "learning rate, raise eps, or set grad_clip_norm"
+                )
+        if scale != 1.0:
+            self.gradient.mul_(scale)
         self.num_steps += 1
-        self.adam_m.lerp_(self.gradient, 1 - step.beta1)
-        self.adam_v.mul_(step.beta2).addcmul_(self.gradient, self.gradient, value=1 - step.beta2)
-        correction1 = 1 - step.beta1**self.num_steps
-        correction2 = 1 - step.beta2**self.num_steps
-        denominator = (self.adam_v / correction2).sqrt_().add_(step.eps)
-        if step.weight_decay:
-            self.params.mul_(1 - step.learning_rate * step.weight_decay)
-        self.params.addcdiv_(self.adam_m, denominator, value=-step.learning_rate / correction1)
+        _adamw(step, self.num_steps, self.gradient, *self._changed)
         self.clear_gradient()
         return {"grad_norm": grad_norm}
+
+    @property
+    def _changed(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What a step changes."""
+        return self.params, self.adam_m, self.adam_v
+
+    def _stays_finite(self, step: AdamStep, grad_norm: float) -> bool:
+        """Whether bounds of what the step leaves say that it is finite: what tells it for sure takes a copy."""
+        if step.eps < torch.finfo(torch.float32).tiny:
+            return False
+        quotient = max(_largest(self.adam_m), grad_norm) / step.eps
+        move = step.learning_rate / (1 - step.beta1 ** (self.num_steps + 1)) * quotient
+        return all(value < _SAFE for value in (grad_norm**2, quotient, _largest(self.params) + move))
 
 
 @dataclass(kw_only=True)
@@ -102,15 +121,29 @@ class Adapter(Trained):
         return Weights(self.layout, self.params.to(dtype, copy=True))
 
 
-def _check_step(step: AdamStep) -> None:
-    bounds = {
-        "learning_rate": (step.learning_rate, 0.0, math.inf),
-        "beta1": (step.beta1, 0.0, 1.0),
-        "beta2": (step.beta2, 0.0, 1.0),
-        "eps": (step.eps, 0.0, math.inf),
-        "weight_decay": (step.weight_decay, 0.0, math.inf),
-        "grad_clip_norm": (step.grad_clip_norm, 0.0, math.inf),
-    }
-    for name, (value, low, high) in bounds.items():
-        if not low <= value < high:
-            raise InputError(f"{name} is {value}; it must be at least {low:g} and below {high:g}")
+def _adamw(step: AdamStep, number: int, gradient: Tensor, params: Tensor, adam_m: Tensor, adam_v: Tensor) -> None:
+    """Step `number`, counted from 1, in place."""
+    adam_m.lerp_(gradient, 1 - step.beta1)
+    adam_v.mul_(step.beta2).addcmul_(gradient, gradient, value=1 - step.beta2)
+    correction1 = 1 - step.beta1**number
+    correction2 = 1 - step.beta2**number
+    denominator = (adam_v / correction2).sqrt_().add_(step.eps)
+    if step.weight_decay:
+        params.mul_(1 - step.learning_rate * step.weight_decay)
+    params.addcdiv_(adam_m, denominator, value=-step.learning_rate / correction1)
+
+
+def _largest(values: Tensor) -> float:
+    """The largest absolute value; 0 of none."""
+    return max(map(abs, _extremes(values)))
+
+
+def _is_finite(values: Tensor) -> bool:
+    return all(map(math.isfinite, _extremes(values)))
+
+
+def _extremes(values: Tensor) -> tuple[float, float]:
+    if not values.numel():
+        return 0.0, 0.0
+    low, high = torch.stack(values.aminmax()).tolist()  # read from the device once
+    return low, high

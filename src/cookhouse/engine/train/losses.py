@@ -19,10 +19,10 @@ from torch import Tensor
 from cookhouse.engine.contract import ForwardBackward, TrainingDatum
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.model.vocabulary import check_tokens
-from cookhouse.engine.train.loss import Loss, LossInputs
+from cookhouse.engine.train.loss import Loss, LossFunction, LossInputs
 from cookhouse.engine.train.pairs import PAIR_LOSSES
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.policy_losses import OWN_LOSSES, POLICY_LOSSES, STABLE_REINFORCE
+from cookhouse.policy_losses import OWN_LOSSES, POLICY_LOSSES, STABLE_REINFORCE, check_options
 
 
 def cross_entropy(lp_M: Tensor, inputs: LossInputs) -> Tensor:
@@ -81,14 +81,6 @@ def stable_reinforce(lp_M: Tensor, inputs: LossInputs) -> Tensor:
     return weight_M * (0.5 * inputs.config["kl_coeff"] * log_ratio_M.square() - inputs.values["advantages"] * lp_M)
 
 
-def _check_stable_reinforce(request: ForwardBackward) -> None:
-    for option, value in request.loss_fn_config.items():  # numbers: texts have been refused
-        is_allowed = value >= 0 if option == "kl_coeff" else value > 0  # type: ignore[operator]
-        if not is_allowed:
-            bound = "at least 0" if option == "kl_coeff" else "above 0"
-            raise InputError(f"option {option} of {request.loss_fn} is {value}; it must be {bound}")
-
-
 def _ratio(lp_M: Tensor, inputs: LossInputs) -> Tensor:
     """exp(lp − q), and 1 where the advantage is 0: there a huge ratio would make NaN of what counts for nothing."""
     is_used_M = inputs.values["advantages"] != 0
@@ -104,21 +96,27 @@ def _clipped(ratio_M: Tensor, inputs: LossInputs) -> Tensor:
     return -torch.minimum(ratio_M * advantages_M, _clip(ratio_M, inputs) * advantages_M)
 
 
-_POLICY_INPUTS = frozenset({"logprobs", "advantages"})
+def _check_options(request: ForwardBackward) -> None:
+    given = {option: float(value) for option, value in request.loss_fn_config.items()}
+    try:
+        check_options(given, LOSSES[request.loss_fn].config)
+    except InputError as error:
+        raise InputError(f"options of {request.loss_fn}: {error}") from None
+
+
+def _policy_loss(name: str, function: LossFunction) -> Loss:
+    facts = {**POLICY_LOSSES, **OWN_LOSSES}[name]
+    return Loss(function=function, inputs=frozenset(facts.inputs), config=facts.options, check=_check_options)
+
 
 LOSSES: Mapping[str, Loss] = {
     "cross_entropy": Loss(function=cross_entropy, inputs=frozenset({"weights"}), defaults={"weights": 1.0}),
-    "importance_sampling": Loss(function=importance_sampling, inputs=_POLICY_INPUTS),
-    "ppo": Loss(function=ppo, inputs=_POLICY_INPUTS, config=POLICY_LOSSES["ppo"].options),
-    "cispo": Loss(function=cispo, inputs=_POLICY_INPUTS, config=POLICY_LOSSES["cispo"].options),
-    "dro": Loss(function=dro, inputs=_POLICY_INPUTS, config=POLICY_LOSSES["dro"].options),
-    "gspo": Loss(function=gspo, inputs=_POLICY_INPUTS | {"sequence_ratio_mask"}, config=POLICY_LOSSES["gspo"].options),
-    STABLE_REINFORCE: Loss(
-        function=stable_reinforce,
-        inputs=_POLICY_INPUTS | {"is_sampled"},
-        config=OWN_LOSSES[STABLE_REINFORCE].options,
-        check=_check_stable_reinforce,
-    ),
+    "importance_sampling": _policy_loss("importance_sampling", importance_sampling),
+    "ppo": _policy_loss("ppo", ppo),
+    "cispo": _policy_loss("cispo", cispo),
+    "dro": _policy_loss("dro", dro),
+    "gspo": _policy_loss("gspo", gspo),
+    STABLE_REINFORCE: _policy_loss(STABLE_REINFORCE, stable_reinforce),
     **PAIR_LOSSES,
 }
 

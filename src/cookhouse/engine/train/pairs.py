@@ -18,7 +18,7 @@ from cookhouse.engine import contract
 from cookhouse.engine.contract import ForwardBackward
 from cookhouse.engine.train.loss import Loss, LossInputs
 from cookhouse.errors import InputError
-from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES, PairLogprobs, PairLoss
+from cookhouse.pair_losses import BOUNDS, BUILT_IN_PAIR_LOSSES, PairLogprobs, PairLoss
 
 _REFERENCE = "reference_logprobs"
 TOKEN_LOGPROBS = "token_logprobs"
@@ -94,12 +94,11 @@ def _check(request: ForwardBackward) -> None:
 
 def _check_options(name: str, given: Mapping[str, float | str], num_pairs: int) -> None:
     config = {**PAIR_LOSSES[name].config, **{option: float(value) for option, value in given.items()}}
+    for option in config.keys() & BOUNDS.keys():
+        BOUNDS[option].check(f"option {option} of {name}", config[option])
     allowed = {
-        "dpo_beta": (config["dpo_beta"] > 0, "above 0"),
         "num_pairs": (config["num_pairs"] == 1 or config["num_pairs"] >= num_pairs, f"1 or at least {num_pairs}"),
         TOKEN_LOGPROBS: (config[TOKEN_LOGPROBS] in (0, 1), "0 or 1"),
-        "label_smoothing": (0 <= config.get("label_smoothing", 0.0) < 0.5, "at least 0 and below 0.5"),
-        "simpo_gamma": (config.get("simpo_gamma", 0.0) >= 0, "at least 0"),
     }
     for option, (is_allowed, bound) in allowed.items():
         if not is_allowed:

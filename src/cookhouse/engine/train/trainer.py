@@ -23,6 +23,7 @@ from cookhouse.engine.lora.lora import Segment, Weights
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.head import ChunkLogits, Targets
 from cookhouse.engine.train.losses import LOSSES, loss_inputs
+from cookhouse.engine.train.not_finite import place as place_not_finite
 from cookhouse.engine.train.packing import pack
 from cookhouse.engine.train.pairs import TOKEN_LOGPROBS
 from cookhouse.engine.train.placing import Placed, groups_of, place
@@ -52,6 +53,8 @@ class _Job:
         )
         self.logprobs_D: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(request.data_D)
         self.loss = 0.0
+        self._bad: str | None = None
+        self._slopes: list[tuple[Sequence[int], Tensor]] = []
         self._wants_tokens = bool(float(request.loss_fn_config.get(TOKEN_LOGPROBS, 0.0)))
 
     def keep(
@@ -70,12 +73,31 @@ class _Job:
                 logprobs = np.concatenate([_summed(logprobs, weights_T), of_tokens])
             self.logprobs_D[item.datum] = logprobs
 
+    def watch(self, members: Sequence[_Item], losses: Tensor, loss: float) -> None:
+        """Note where the first loss stands that is not finite, if the sum `loss` of its datums in one pass is not."""
+        if self._bad is None and not math.isfinite(loss):
+            self._bad = self._place([item.datum for item in members], losses)
+
+    def watch_slopes(self, members: Sequence[_Item], slopes: Tensor) -> None:
+        """Keep what a pass derived the loss of its datums to, to be looked at once."""
+        self._slopes.append(([item.datum for item in members], slopes))
+
+    def _place(self, members: Sequence[int], values: Tensor) -> str | None:
+        return place_not_finite(self.request, members, values.detach().cpu().numpy(), self.logprobs_D)
+
     def finish(self) -> ForwardBackwardOutput | InputError:
         """Add the gradient to the adapter's and return the outputs, or leave no trace of one that is not finite."""
         if not math.isfinite(self.loss):
+            where = "" if self._bad is None else f" at {self._bad}"
             return InputError(
-                f"the loss of {self.request.loss_fn} is {self.loss}; nothing was added to the gradient. Check the "
-                "inputs and the learning rate"
+                f"the loss of {self.request.loss_fn} is {self.loss}{where}; nothing was added to the gradient. Check "
+                "the inputs and the learning rate"
+            )
+        if self._slopes and not bool(torch.cat([slopes for _, slopes in self._slopes]).isfinite().all()):
+            where = next(filter(None, (self._place(*each) for each in self._slopes)))
+            return InputError(
+                f"the gradient is not finite at {where}; nothing was added to it. Check the inputs of "
+                f"{self.request.loss_fn} and the learning rate"
             )
         if self.gradient is not None:
             try:
@@ -128,19 +150,36 @@ def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> 
     logprobs_M = asked.spread(base.head.logprobs(detached_NH, asked.targets, adapters, kept))
     logprobs_M.requires_grad_(is_training)
     with torch.set_grad_enabled(is_training):
-        total = _add_losses(jobs, items, logprobs_M)
+        total, shares = _add_losses(jobs, items, logprobs_M)
     if is_training:
         (dlogprobs_M,) = torch.autograd.grad(total, logprobs_M)
+        for share in shares:
+            share.job.watch_slopes(share.members, dlogprobs_M[share.span])
         dhidden_NH = base.head.backward(detached_NH, asked.targets, asked.gathered(dlogprobs_M), adapters, kept)
         with base.routing.use(adapters):
             torch.autograd.backward(hidden_NH, dhidden_NH)
 
 
-def _add_losses(jobs: Sequence[_Job], items: Sequence[_Item], logprobs_M: Tensor) -> Tensor:
-    """Store each datum's log-probabilities and add its loss to its job; return the sum to differentiate."""
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What a pass has of one job."""
+
+    job: _Job
+    members: Sequence[_Item]
+    shapes: Sequence[tuple[int, ...]]
+    span: slice
+    """Of the M targets."""
+    losses: Tensor
+    """Of targets, or of groups of datums."""
+
+
+def _add_losses(jobs: Sequence[_Job], items: Sequence[_Item], logprobs_M: Tensor) -> tuple[Tensor, list[_Share]]:
+    """Store each datum's log-probabilities and add its loss to its job; return the sum to differentiate, and what each
+    job has of it.
+    """
     total = logprobs_M.new_zeros((), dtype=torch.float64)
-    losses: list[Tensor] = []
-    shares: list[tuple[_Job, list[_Item], list[tuple[int, ...]], slice]] = []
+    sums: list[Tensor] = []
+    shares: list[_Share] = []
     start = 0
     for request, group in itertools.groupby(items, key=lambda item: item.request):
         job, members = jobs[request], list(group)
@@ -148,16 +187,18 @@ def _add_losses(jobs: Sequence[_Job], items: Sequence[_Item], logprobs_M: Tensor
         shapes = [datum.loss_fn_inputs["target_tokens"].shape for datum in data_D]
         span = slice(start, start + sum(math.prod(shape) for shape in shapes))
         inputs = loss_inputs(job.request, data_D, logprobs_M.device)
-        losses.append(LOSSES[job.request.loss_fn].function(logprobs_M[span], inputs).sum().double())
+        losses = LOSSES[job.request.loss_fn].function(logprobs_M[span], inputs)
+        sums.append(losses.sum().double())
         if job.gradient is not None:
-            total = total + losses[-1]
-        shares.append((job, members, shapes, span))
+            total = total + sums[-1]
+        shares.append(_Share(job, members, shapes, span, losses.detach()))
         start = span.stop
     # Read from the device once for all jobs.
     flat = logprobs_M.detach().cpu().numpy()
-    for (job, members, shapes, span), loss in zip(shares, torch.stack(losses).tolist(), strict=True):
-        job.keep(members, shapes, flat[span], loss)
-    return total
+    for share, loss in zip(shares, torch.stack(sums).tolist(), strict=True):
+        share.job.keep(share.members, share.shapes, flat[share.span], loss)
+        share.job.watch(share.members, share.losses, loss)
+    return total, shares
 
 
 def _datum(jobs: Sequence[_Job], item: _Item) -> TrainingDatum:

@@ -181,6 +181,7 @@ class RaceGroupBuilder:
 class SelfPlayConfig(EnvConfig):
     """Races against itself to train on, and against a scripted player to evaluate on."""
 
+    has_tools = False
     unread = frozenset({"format_coef"})
 
     target: int = chz.field(default=31, doc="The number that wins.")

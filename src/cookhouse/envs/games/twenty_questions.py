@@ -126,6 +126,7 @@ class TwentyQuestionsEnv:
 class TwentyQuestionsConfig(EnvConfig):
     """Games about words that a second model answers, or, with `num_candidates`, about numbers that rules answer."""
 
+    has_tools = False
     unread = frozenset({"format_coef"})
 
     answerer_model: str | None = chz.field(default=None, doc="Model that answers; None: numbers, answered by rules.")

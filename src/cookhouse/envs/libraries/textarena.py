@@ -164,6 +164,7 @@ class TextArenaGroupBuilder:
 class TextArenaConfig(EnvConfig):
     """Games of one kind, each from a seed of its own."""
 
+    has_tools = False
     unread = frozenset({"format_coef"})
 
     env_id: str = chz.field(default="GuessTheNumber-v0", doc="The game, as textarena names it.")

@@ -43,6 +43,19 @@ def kl_metrics(
     }
 
 
+def movement_metrics(
+    data_D: Sequence[tinker.Datum], first_D_T: Sequence[ArrayLike], last_D_T: Sequence[ArrayLike]
+) -> dict[str, float]:
+    """`optim/kl_ppo_epochs_v1` and `v2`, as those of `kl_metrics`, of the trainer's first logprobs less its last.
+
+    Nothing if no token was sampled; errors as above.
+    """
+    d_M = _sampled(data_D, first_D_T) - _sampled(data_D, last_D_T)
+    if not d_M.size:
+        return {}
+    return {keys.EPOCHS_KL: float(d_M.mean()), "optim/kl_ppo_epochs_v2": float(0.5 * np.mean(d_M**2))}
+
+
 def clip_metrics(
     data_D: Sequence[tinker.Datum],
     logprobs_D_T: Sequence[ArrayLike],

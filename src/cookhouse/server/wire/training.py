@@ -1,6 +1,5 @@
 """Training requests and their results. D datums, T positions, K targets per position."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -160,20 +159,9 @@ def decode_adam(params: types.AdamParams | types.optimizer.OptimParamsBase) -> A
     """
     if not isinstance(params, types.AdamParams):
         raise InputError(f"optimizer {params.type!r} is not supported; this server has adamw (send adam_params)")
-    allowed = {
-        "learning_rate": 0 <= params.learning_rate < math.inf,
-        "beta1": 0 <= params.beta1 < 1,
-        "beta2": 0 <= params.beta2 < 1,
-        "eps": 0 < params.eps < math.inf,
-        "weight_decay": 0 <= params.weight_decay < math.inf,
-        "grad_clip_norm": 0 <= params.grad_clip_norm < math.inf,
-    }
-    bounds = {"beta1": "in [0, 1)", "beta2": "in [0, 1)", "eps": "finite and above 0"}
-    for name, is_allowed in allowed.items():
-        if not is_allowed:
-            bound = bounds.get(name, "finite and at least 0")
-            raise InputError(f"{name} is {getattr(params, name)}; it must be {bound}")
-    return AdamStep(**params.model_dump())
+    step = AdamStep(**params.model_dump())
+    step.check()
+    return step
 
 
 def decode_lora(config: types.LoraConfig | None, *, seed: int, max_rank: int) -> LoraSpec:

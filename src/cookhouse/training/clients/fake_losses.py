@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES
+from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, check_options
 
 Tokens: TypeAlias = NDArray[np.float64]
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]
@@ -21,7 +21,7 @@ def token_losses(name: str, lp_T: Tokens, inputs: Inputs, config: Mapping[str, A
     """Losses of the tokens of a datum, and their derivatives by `lp_T`.
 
     Raises:
-        InputError: there is no such loss, an option of it, or an input that it needs.
+        InputError: there is no such loss, or an option of it; one is out of its bounds; or an input is missing.
     """
     if name not in _LOSSES:
         raise UnknownNameError("loss", name, _LOSSES)
@@ -30,6 +30,7 @@ def token_losses(name: str, lp_T: Tokens, inputs: Inputs, config: Mapping[str, A
     for option in config or {}:
         if option not in defaults:
             raise UnknownNameError(f"option of {name}", option, defaults)
+    check_options(config or {}, defaults)
     if missing := sorted(set(wanted) - set(inputs)):
         raise InputError(f"{name} lacks {', '.join(missing)}")
     return _LOSSES[name](lp_T, inputs, {**defaults, **(config or {})})

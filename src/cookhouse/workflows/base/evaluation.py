@@ -2,11 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+
+import chz
 
 from cookhouse.chat import Renderer
 from cookhouse.envs import SecondModels
@@ -28,6 +30,8 @@ from cookhouse.naming import check_call, names_in
 from cookhouse.report import RecordedAnswer, noted_page
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.settings import TrainingSettings
+from cookhouse.settings.defaults import has_default
+from cookhouse.settings.judge import named_evaluators
 from cookhouse.telemetry import Entry, Recording, Telemetry, Values, after_step, entries_to_json, events, split_values
 from cookhouse.training import Cadence, SamplingClient, ScheduledEvaluation, TrainingClient
 from cookhouse.workflows.base.answers import recorded_answer
@@ -133,6 +137,7 @@ class EvaluatedState(Protocol):
     """What evaluators are made from, and where they are kept."""
 
     evaluators: Sequence[NamedEvaluator]
+    notes: list[str]
 
     @property
     def context(self) -> RunContext: ...
@@ -142,15 +147,37 @@ class EvaluatedState(Protocol):
     def renderer(self) -> Renderer: ...
 
 
-@stage(doing="preparing the evaluators", reads=("config", "renderer"), writes=("evaluators",), uses=("evaluators",))
+@stage(
+    doing="preparing the evaluators",
+    reads=("config", "renderer", "notes"),
+    writes=("evaluators", "notes"),
+    uses=("evaluators",),
+)
 async def init_evaluators(state: EvaluatedState) -> None:
     """Make the evaluators that settings and adapters name, and see that they can measure."""
     own = state.context.adapters.evaluators
     state.evaluators = await asyncio.to_thread(make_evaluators, state.config, state.renderer, own)
+    state.notes += _idle_notes(state.config, [each.name for each in state.evaluators])
     for each in state.evaluators:
         if isinstance(each.evaluator, PreparedEvaluator):
             await each.evaluator.prepare()
     judges_asked(state.config, asked_benchmarks(state.evaluators))  # refuses one that is missing
+
+
+def _idle_notes(config: TrainingSettings, made: Collection[str]) -> list[str]:
+    """What settings ask to be measured, or when, of which nothing is."""
+    if config.num_eval:
+        return []
+    idle = [
+        f"evaluator {name} measures nothing: num_eval is 0" for name in named_evaluators(config) if name not in made
+    ]
+    names = ["num_samples", "test_path", *([] if made else ["eval_every", "eval_at_start"])]
+    known = chz.chz_fields(config)
+    return idle + [
+        f"{name}={getattr(config, name)} changes nothing in what is measured: num_eval is 0"
+        for name in names
+        if name in known and getattr(config, name) not in (None, 0) and not has_default(config, name)
+    ]
 
 
 def asked_benchmarks(evaluators: Sequence[NamedEvaluator]) -> list[Benchmark]:

@@ -23,10 +23,7 @@ from cookhouse.data import (
 from cookhouse.data.rows.held_out import Prompted
 from cookhouse.errors import InputError
 from cookhouse.settings import RowSettings
-
-BUNDLED = "bundled"
-"""Names the bundled data of a recipe, also for models whose default is another set."""
-
+from cookhouse.settings.rows import BUNDLED
 
 R = TypeVar("R", bound=Prompted)
 

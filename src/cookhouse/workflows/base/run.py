@@ -29,6 +29,7 @@ from cookhouse.training.clients.metering import TokenMeter, metered
 from cookhouse.training.clients.session import BROKEN_PATIENCE_SECONDS
 from cookhouse.weights.checkpoints import Checkpoint, Cursor
 from cookhouse.workflows.base.evaluation import NamedEvaluator, open_judges
+from cookhouse.workflows.base.length import steps_notes
 from cookhouse.workflows.base.spending import ExpectedTokens, expected_facts, is_metered, token_meter
 from cookhouse.workflows.stages.body import LoopState
 from cookhouse.workflows.stages.registering import is_registered, register_run
@@ -84,6 +85,7 @@ def set_steps(state: TrainingState, num_batches: int) -> None:
     config = state.config
     state.steps_per_epoch = num_batches if config.n_batches is None else min(config.n_batches, num_batches)
     state.total_steps = state.steps_per_epoch * config.num_epochs
+    state.notes += steps_notes(config, state.steps_per_epoch)
     if config.max_steps is not None:
         state.total_steps = min(state.total_steps, config.max_steps)
     state.adam = AdamSchedule(settings=config, total_steps=state.total_steps)

@@ -21,18 +21,19 @@ class DivergenceWatch:
         self._is_said = not settings.policy_loss.has_unbounded_ratio
 
     def __call__(self, finished: FinishedStep) -> None:
-        kl = finished.metrics.get(keys.SAMPLER_KL)
-        if self._is_said or kl is None or not kl >= WARN_AT:
+        found = {name: finished.metrics[name] for name in (keys.SAMPLER_KL, keys.EPOCHS_KL) if name in finished.metrics}
+        kl = sum(found.values())  # that of the last of several epochs
+        if self._is_said or not found or not kl >= WARN_AT:
             return
         self._is_said = True
         step = step_number(finished.cursor.step)
         lag = finished.metrics.get("rollouts/lag_mean", 0.0)
         text = (
             f"in step {step:,} the weights that sampled are {kl:.2g} nats a token from those that are "
-            f"trained ({keys.SAMPLER_KL}), at a mean lag of {lag:.2g} steps; from {WARN_AT:.2f} on less than half of "
+            f"trained ({' + '.join(found)}), at a mean lag of {lag:.2g} steps; from {WARN_AT:.2f} on less than half of "
             f"what was sampled counts, and a few large ratios decide a step. Ways out: {_ways_out(self._settings)}"
         )
-        metrics = {keys.SAMPLER_KL: kl, "rollouts/lag_mean": lag}
+        metrics = {**found, "rollouts/lag_mean": lag}
         self._telemetry.event(events.RUN_WARNING, step=step, metrics=metrics, text=text)
 
 

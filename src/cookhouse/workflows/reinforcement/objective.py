@@ -5,9 +5,11 @@ from functools import partial
 from typing import Any
 
 import tinker
+from numpy.typing import NDArray
 
 from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES
-from cookhouse.rl import clip_metrics, kl_metrics, sampling_metrics
+from cookhouse.rl import clip_metrics, kl_metrics, movement_metrics, sampling_metrics
+from cookhouse.rl.learning.batch import Reduction
 from cookhouse.settings import LossSettings
 from cookhouse.telemetry import keys
 from cookhouse.training.clients.client import TrainingClient
@@ -23,36 +25,41 @@ from cookhouse.training.loop.objective import (
 from cookhouse.training.work import Work
 
 
-def policy_objective(settings: LossSettings) -> Objective[Any]:
-    """A loss of the service over sampled tokens with advantages, or one of `LOSSES`.
+def policy_objective(settings: LossSettings, *, reduction: Reduction = "none") -> Objective[Any]:
+    """A loss of the service over sampled tokens with advantages, or one of `LOSSES`; `reduction` is what advantages
+    have been divided by.
 
     Raises:
         UnknownNameError: there is no such loss.
         InputError: it cannot be imported.
     """
+    metrics = partial(policy_metrics, settings, reduction=reduction)
     if settings.loss_fn in POLICY_LOSSES:
-        loss = ServiceLoss(name=settings.loss_fn, config=settings.loss_fn_config)
-        return Objective(loss=loss, metrics=partial(policy_metrics, settings))
+        return Objective(loss=ServiceLoss(name=settings.loss_fn, config=settings.loss_fn_config), metrics=metrics)
     custom = CustomLoss(function=LOSSES.find(settings.loss_fn))
-    return Objective(loss=custom, metrics=lambda parts: {**policy_metrics(settings, parts), **custom_metrics(parts)})
+    return Objective(loss=custom, metrics=lambda parts: {**metrics(parts), **custom_metrics(parts)})
 
 
-def policy_metrics(settings: LossSettings, parts: Answered[Any]) -> dict[str, float]:
-    """Divergence of the sampler from the weights that each piece met, entropy, clipped share where the bounds are
-    known, token counts, and the loss as the service reports it, a sum over all tokens.
+def policy_metrics(settings: LossSettings, parts: Answered[Any], *, reduction: Reduction = "none") -> dict[str, float]:
+    """Divergence of the sampler from the weights that each datum met first, and, of those trained on several times, of
+    these from the last that it met; entropy, clipped share where the bounds are known, token counts; and the loss as
+    the service reports it, a sum over all tokens, and as a mean.
     """
     answered = list(answered_datums(parts))
     data_D = [datum for datum, _ in answered]
     logprobs_D_T = [fields["logprobs"].to_numpy() for _, fields in answered]
+    num_trained = float(sum(datum.loss_fn_inputs["mask"].to_numpy().sum() for datum in data_D))
     metrics = {
-        **kl_metrics(data_D, logprobs_D_T),
+        **_divergence(data_D, logprobs_D_T),
         **sampling_metrics(data_D),
         keys.TRAIN_TOKENS: float(sum(datum.model_input.length for datum in data_D)),
-        keys.TRAIN_TRAINED_TOKENS: float(sum(datum.loss_fn_inputs["mask"].to_numpy().sum() for datum in data_D)),
+        keys.TRAIN_TRAINED_TOKENS: num_trained,
     }
     losses = [output.metrics["loss:sum"] for _, output in parts if "loss:sum" in output.metrics]
     if losses and len(losses) == len(parts):
         metrics[keys.POLICY_LOSS] = float(sum(losses))
+        if num_trained:
+            metrics[keys.POLICY_LOSS_MEAN] = metrics[keys.POLICY_LOSS] / _total_weight(parts, reduction)
     loss = settings.policy_loss
     bounds = {**loss.published_options, **settings.loss_fn_config}
     if CLIP_LOW in bounds and CLIP_HIGH in bounds:
@@ -64,6 +71,41 @@ def policy_metrics(settings: LossSettings, parts: Answered[Any]) -> dict[str, fl
             is_per_datum=loss.ratio == "sequence",
         )
     return metrics
+
+
+def _divergence(data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[NDArray[Any]]) -> dict[str, float]:
+    """By the first answer to each datum, and from the first to the last of those with several."""
+    answers: dict[int, list[int]] = {}
+    for index, datum in enumerate(data_D):
+        answers.setdefault(id(datum), []).append(index)
+    first = [indices[0] for indices in answers.values()]
+    again = [indices for indices in answers.values() if len(indices) > 1]
+    return {
+        **kl_metrics([data_D[index] for index in first], [logprobs_D_T[index] for index in first]),
+        **movement_metrics(
+            [data_D[indices[0]] for indices in again],
+            [logprobs_D_T[indices[0]] for indices in again],
+            [logprobs_D_T[indices[-1]] for indices in again],
+        ),
+    }
+
+
+def _total_weight(parts: Answered[Any], reduction: Reduction) -> float:
+    """What the loss of all parts is to be divided by to be a mean: what each sampled token counts in it, added up."""
+    tokens_D = [
+        [int((datum.loss_fn_inputs["mask"].to_numpy() > 0).sum()) for datum in work.data_D] for work, _ in parts
+    ]
+    if reduction == "mean":
+        return float(sum(count > 0 for counts in tokens_D for count in counts))
+    if reduction == "none":
+        return float(sum(map(sum, tokens_D)))
+    # The pieces of an optimizer step count 1 together.
+    updates = [0]
+    for (work, _), counts in zip(parts, tokens_D, strict=True):
+        updates[-1] += sum(counts)
+        if work.closes_update:
+            updates.append(0)
+    return float(sum(count > 0 for count in updates))
 
 
 def post_step_divergence(client: TrainingClient, works: Sequence[Work[Any]]) -> Awaitable[Mapping[str, float]]:

@@ -93,8 +93,8 @@ class ReinforcementState(RolloutState):
     rollout_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step: `reward_mean` and `reward_std` over the `num_trajectories`."""
     ppo_metrics: dict[str, float] = field(default_factory=dict)
-    """Of the last step, whichever loss that is: `policy_loss`, `entropy`; `clip_fraction` and `value_loss` of a loss
-    that has them."""
+    """Of the last step, whichever loss that is: `policy_loss`, a mean over its trained tokens and epochs, and
+    `entropy`; `clip_fraction` and `value_loss` of a loss that has them."""
 
     @property
     def scores_sequences(self) -> bool:

@@ -18,7 +18,7 @@ _ROLLOUT_METRICS = {
     "num_trajectories": keys.TRAIN_EPISODES,
 }
 _PPO_METRICS = {
-    "policy_loss": keys.POLICY_LOSS,
+    "policy_loss": keys.POLICY_LOSS_MEAN,
     "value_loss": "train/value_loss",  # of a loss of one's own: the service's have none
     "entropy": keys.ENTROPY,
     "clip_fraction": keys.CLIP_SHARE,

@@ -62,7 +62,7 @@ R = TypeVar("R", bound=ReinforcementState)
 )
 async def build_env_group(state: ReinforcementState) -> None:
     """Read the problems, and know from them how many steps there will be."""
-    state.objective = policy_objective(state.config)
+    state.objective = policy_objective(state.config, reduction=state.config.reduction)
     ADVANTAGES.find(state.config.advantage)
     await rollouts.build_env_group.run(state)
 
