@@ -3,10 +3,9 @@
 import inspect
 import json
 import os
-import tomllib
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import chz
 
 from cookhouse.adapters import Service, is_hosted
+from cookhouse.documents import Document, read_document
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.naming import names_in
 from cookhouse.recipes.aliases import aliases_of, tell_choices, without_aliases, without_colons
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 CONFIG_FILE = "config.json"
 TYPED = ("key=value", "flag")
 """Names of layers that somebody typed word by word."""
-MAX_FILE_BYTES = 1 << 20
 
 C = TypeVar("C", bound=RunSettings)
 
@@ -132,7 +131,7 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
                 raise UnknownNameError(
                     f"setting of recipe {recipe.name}", key, [*known, *aliases_of(recipe.config_class)]
                 )
-        read = {key: _weights(recipe, key, _value(recipe, key, value)) for key, value in plain.items()}
+        read = {key: _weights(recipe, key, _placed_value(recipe, key, value, given)) for key, value in plain.items()}
         values |= read
         origins |= dict.fromkeys(read, origin)
     tell_choices(recipe.config_class, {name for given in layers.values() for name in given})
@@ -151,41 +150,10 @@ def read_config_file(path: Path) -> Mapping[str, Any]:
     Raises:
         InputError: it cannot be read, or is no mapping; a line that does not parse is named.
     """
-    values = read_values_file(path)
+    values = read_document(path)
     if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
         raise InputError(f"{path} holds no settings by name; write one per line, such as batch_size: 8")
     return values
-
-
-def read_values_file(path: Path) -> Any:
-    """What a YAML, TOML or JSON file holds. Raises as `read_config_file`."""
-    readers: Mapping[str, Callable[[str], Any]] = {
-        ".json": json.loads,
-        ".toml": tomllib.loads,
-        ".yaml": _read_yaml,
-        ".yml": _read_yaml,
-    }
-    if path.suffix not in readers:
-        raise InputError(f"{path} ends in {path.suffix or 'nothing'}; a config file ends in {', '.join(readers)}")
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; that is no config")
-        return readers[path.suffix](path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}; name one that ends in {', '.join(readers)}") from error
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} cannot be read as a config: {' '.join(str(error).split())}") from error
-
-
-def _read_yaml(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
 
 
 def _model_of_service(recipe: Recipe[Any], service: Service, base_url: str | None) -> dict[str, Any]:
@@ -215,6 +183,16 @@ def _recorded(recipe: Recipe[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in recorded.items() if name not in of_launch(recipe.config_class)}
 
 
+def _placed_value(recipe: Recipe[Any], key: str, value: Any, given: Mapping[str, Any]) -> Any:
+    """As `_value`; what is wrong with one of a file is said with the line."""
+    try:
+        return _value(recipe, key, value)
+    except InputError as error:
+        if isinstance(given, Document) and key in given.lines:
+            raise error.at(given.place(key)) from error
+        raise
+
+
 def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:
     """A value as its field takes it; a text is read unless the field takes texts alone."""
     if (rows := _given_rows(key, value)) is not None:
@@ -224,6 +202,8 @@ def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:
     field_type = chz.chz_fields(recipe.config_class)[key].x_type
     blueprint = chz.Blueprint(_lone_field(field_type))
     try:
+        if isinstance(value, bool) and not _takes_truth(field_type):  # which Python has among its numbers
+            raise TypeError
         if isinstance(value, str):
             made = blueprint.make_from_argv([f"value={value}"])
         else:
@@ -271,6 +251,15 @@ def _lone_field(field_type: Any) -> type[Any]:
 
 
 _IN_WORDS: Mapping[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def _takes_truth(field_type: Any) -> bool:
+    """Whether true and false are values of a type."""
+    if typing.get_origin(field_type) in (typing.Union, types.UnionType):
+        return any(map(_takes_truth, typing.get_args(field_type)))
+    if typing.get_origin(field_type) is typing.Literal:
+        return any(isinstance(choice, bool) for choice in typing.get_args(field_type))
+    return field_type not in (int, float, types.NoneType)
 
 
 def _type_name(field_type: Any) -> str:

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from cookhouse.documents import read_document
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.recipes.config import read_values_file
 
 VERSION: Final = 2
 _OF_SECOND: Final = {"min_steps": None, "reduction_factor": 3}
@@ -99,7 +99,7 @@ def is_experiment_file(name: str) -> bool:
 
 def read_experiment(path: str | Path) -> Experiment:
     """The experiment of a YAML or JSON file. Raises `InputError` as `experiment_from`, or if it cannot be read."""
-    return experiment_from(read_values_file(Path(path)), str(path))
+    return experiment_from(read_document(Path(path)), str(path))
 
 
 def write_experiment(experiment: Experiment, path: str | Path) -> None:
