@@ -1,5 +1,6 @@
-"""Documents are read as they say, and refused where they say two things. Catches the last of two values taken in silence,
-`yes` as 1, `010` as 8, and a file that Windows' editors saved."""
+"""Documents are read as they say, and refused where they say two things. Catches the last of two values taken in
+silence, `yes` as 1, `010` as 8, and a file that Windows' editors saved.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import chz
 
 from cookhouse.adapters import Service, is_hosted
+from cookhouse.arguments import fits, shown
 from cookhouse.documents import Document, read_document
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.naming import names_in
@@ -27,7 +28,7 @@ from cookhouse.settings import (
     default_origin,
     published_model_of,
 )
-from cookhouse.settings.defaults import is_left_open
+from cookhouse.settings.defaults import has_default, is_left_open
 from cookhouse.settings.facts import of_launch, weights_settings
 from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.reading import check_read, check_typed
@@ -94,6 +95,7 @@ def _group(config_class: type, name: str) -> str:
 def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service: Service = None) -> C:
     """A config from one, from values by setting, or from nothing but the defaults. `service` and errors as `settle`."""
     if isinstance(config, recipe.config_class):
+        _check_types(config)
         check_read(config)
         if is_left_open(config, "model_name"):
             config = chz.replace(config, **_model_of_service(recipe, service, config.base_url))
@@ -103,10 +105,22 @@ def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service
         meant = {name: value for name, value in (weights | given).items() if value not in (None, named.get(name))}
         return chz.replace(config, **meant) if meant else config
     if config is None or isinstance(config, Mapping):
+        for name in config or {}:
+            if not isinstance(name, str):
+                raise InputError(f"a setting is named by text, such as 'batch_size', and not by {shown(name)}")
         return settle(recipe, {"given": config or {}}, service).config
     raise InputError(
         f"a config of recipe {recipe.name} is a {recipe.config_class.__name__} or a dict, not a {type(config).__name__}"
     )
+
+
+def _check_types(config: RunSettings) -> None:
+    """Refuse values that do not fit their settings: nobody has checked those of an object that was made directly."""
+    for name, field in chz.chz_fields(config).items():
+        value = getattr(config, name)
+        is_open = has_default(config, name) or (name in ROWS_FIELDS and not isinstance(value, str))
+        if not is_open and not fits(value, field.x_type):
+            raise InputError(f"{name}={shown(value)} does not fit; {name} takes {_type_name(field.x_type)}")
 
 
 def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: Service = None) -> Settled[C]:
@@ -202,7 +216,7 @@ def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:
     field_type = chz.chz_fields(recipe.config_class)[key].x_type
     blueprint = chz.Blueprint(_lone_field(field_type))
     try:
-        if isinstance(value, bool) and not _takes_truth(field_type):  # which Python has among its numbers
+        if isinstance(value, bool) and not fits(value, field_type):  # which Python has among its numbers
             raise TypeError
         if isinstance(value, str):
             made = blueprint.make_from_argv([f"value={value}"])
@@ -251,15 +265,6 @@ def _lone_field(field_type: Any) -> type[Any]:
 
 
 _IN_WORDS: Mapping[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-
-
-def _takes_truth(field_type: Any) -> bool:
-    """Whether true and false are values of a type."""
-    if typing.get_origin(field_type) in (typing.Union, types.UnionType):
-        return any(map(_takes_truth, typing.get_args(field_type)))
-    if typing.get_origin(field_type) is typing.Literal:
-        return any(isinstance(choice, bool) for choice in typing.get_args(field_type))
-    return field_type not in (int, float, types.NoneType)
 
 
 def _type_name(field_type: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from cookhouse.arguments import checked
 from cookhouse.documents import read_document
 from cookhouse.errors import InputError, UnknownNameError
 
@@ -97,11 +98,13 @@ def is_experiment_file(name: str) -> bool:
     return name.endswith(ENDINGS)
 
 
+@checked
 def read_experiment(path: str | Path) -> Experiment:
     """The experiment of a YAML or JSON file. Raises `InputError` as `experiment_from`, or if it cannot be read."""
     return experiment_from(read_document(Path(path)), str(path))
 
 
+@checked
 def write_experiment(experiment: Experiment, path: str | Path) -> None:
     """Write an experiment to a new YAML or JSON file.
 

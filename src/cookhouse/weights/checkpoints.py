@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from cookhouse.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.files import append_line, whole_lines, write_whole
 
@@ -145,6 +146,7 @@ def named_by_run(saved: Sequence[Checkpoint]) -> Sequence[Checkpoint]:
     return sorted(newest_first, key=lambda checkpoint: not checkpoint.best)
 
 
+@checked
 def get_last_checkpoint(
     log_path: str | Path, required_key: Literal["state_path", "sampler_path"] = "state_path"
 ) -> Checkpoint | None:
