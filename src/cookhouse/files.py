@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -135,12 +136,18 @@ def whole_lines(path: Path) -> list[str]:
 
 
 def unwritable(path: Path) -> str | None:
-    """Why nothing can be written at a path, which need not exist; None: as far as one can tell, something can."""
+    """Why nothing can be written at a path, which need not exist; None: a file could be made there, or opened.
+
+    It is tried: what a mount, a quota or a list of rights forbids is not told by mode bits. No file is left.
+    """
     try:
         place = next(each for each in (path, *path.absolute().parents) if each.exists())
     except OSError as error:  # a name that is too long, or that this user may not look at
         return error.strerror
     if place != path and not place.is_dir():
         return os.strerror(errno.ENOTDIR)
-    may = os.W_OK | os.X_OK if place.is_dir() else os.W_OK
-    return None if os.access(place, may) else os.strerror(errno.EACCES)
+    try:
+        with tempfile.TemporaryFile(dir=place) if place.is_dir() else place.open("r+b"):
+            return None
+    except OSError as error:
+        return error.strerror

@@ -1,4 +1,4 @@
-"""Names of metrics reach each tool, one to one. Catches a name that switches a sink off, and two that become one curve."""
+"""Names of metrics reach each tool, one to one. Catches a name that ends a sink, and two that become one curve."""
 
 import re
 from collections.abc import Callable
