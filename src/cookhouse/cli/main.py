@@ -27,6 +27,7 @@ from cookhouse.cli.run import EXIT_INTERRUPTED, recipe_meant, run_app
 from cookhouse.cli.runs.commands import runs_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import ServeCommand, serve
+from cookhouse.cli.streams import open_closed_streams
 from cookhouse.cli.sweep import sweep
 from cookhouse.cli.usage import usage_message
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
@@ -97,6 +98,7 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line on `arguments` (default: those of the process) and exit with its code."""
+    open_closed_streams()
     try:
         show_logs()
         with hub_in_use(HuggingFaceHub(say=_tell)):

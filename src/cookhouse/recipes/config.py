@@ -15,7 +15,7 @@ import chz
 from cookhouse.adapters import Service, is_hosted
 from cookhouse.arguments import fits, shown
 from cookhouse.documents import Document, read_document
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.errors import InputError, UnknownNameError, with_article
 from cookhouse.naming import names_in
 from cookhouse.recipes.aliases import aliases_of, tell_choices, without_aliases, without_colons
 from cookhouse.recipes.recipe import Recipe
@@ -110,7 +110,8 @@ def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service
                 raise InputError(f"a setting is named by text, such as 'batch_size', and not by {shown(name)}")
         return settle(recipe, {"given": config or {}}, service).config
     raise InputError(
-        f"a config of recipe {recipe.name} is a {recipe.config_class.__name__} or a dict, not a {type(config).__name__}"
+        f"a config of recipe {recipe.name} is {with_article(recipe.config_class.__name__)} or a dict, "
+        f"not {with_article(type(config).__name__)}"
     )
 
 
