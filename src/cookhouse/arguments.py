@@ -73,9 +73,10 @@ def fits(value: object, hint: Any) -> bool:
     if origin is typing.Literal:
         return any(value == choice and type(value) is type(choice) for choice in parts)
     if origin in (tuple, list, Sequence, Iterable):
-        is_some = isinstance(value, origin) and not isinstance(value, str | bytes | Mapping)
+        if not isinstance(value, Iterable) or not isinstance(value, origin) or isinstance(value, str | bytes | Mapping):
+            return False
         is_read = _is_said(parts) and isinstance(value, Sequence)  # anything else may be read but once
-        return is_some and not (is_read and not all(fits(each, parts[0]) for each in value))
+        return not is_read or all(fits(each, parts[0]) for each in value)
     if origin in (dict, Mapping):
         return isinstance(value, Mapping) and all(
             fits(key, parts[0]) and fits(each, parts[1]) for key, each in value.items()

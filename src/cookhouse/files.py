@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,18 @@ def file_errors(path: Path) -> Iterator[None]:
 def cannot_write(path: Path, reason: str | None) -> InputError:
     """What to say of a place in a run folder where nothing can be written."""
     return InputError(f"cannot write {path}: {reason}; choose another log_path")
+
+
+_FREE_TEXTS = ("prompt", "pattern", "metadata")
+
+
+def expanded_home(setting: str, text: str) -> str:
+    """A setting's text, or a list by commas, in which `~` before a place is the home, as a shell has it that sees one.
+    What is no place, such as a prompt, stays.
+    """
+    if "~" not in text or any(word in setting for word in _FREE_TEXTS):
+        return text
+    return re.sub(r"(^|,)~(?=/|$|,)", lambda found: found[1] + str(Path.home()), text)
 
 
 def sync(path: Path) -> None:

@@ -18,6 +18,7 @@ from cookhouse.cli.cluster.commands import cluster_app
 from cookhouse.cli.doctor import doctor
 from cookhouse.cli.evaluate import eval_command
 from cookhouse.cli.help import GroupedCommand, OrderedCommands
+from cookhouse.cli.home import with_home
 from cookhouse.cli.models.commands import models_app
 from cookhouse.cli.new import new
 from cookhouse.cli.recipes import describe, recipes
@@ -102,7 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         show_logs()
         with hub_in_use(HuggingFaceHub(say=_tell)):
-            code = app(args=arguments, prog_name="cookhouse", standalone_mode=False)
+            words = with_home(sys.argv[1:] if arguments is None else arguments)
+            code = app(args=words, prog_name="cookhouse", standalone_mode=False)
     except typer.Abort:
         sys.exit(EXIT_INTERRUPTED)
     except KeyboardInterrupt:

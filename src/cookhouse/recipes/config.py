@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import chz
 
-from cookhouse.adapters import Service, is_hosted
+from cookhouse.adapters import EmbeddedEngine, Service, is_hosted
 from cookhouse.arguments import fits, shown
+from cookhouse.assets import absolute_model
 from cookhouse.documents import Document, read_document
 from cookhouse.errors import InputError, UnknownNameError, with_article
+from cookhouse.files import expanded_home
 from cookhouse.naming import names_in
 from cookhouse.recipes.aliases import aliases_of, tell_choices, without_aliases, without_colons
 from cookhouse.recipes.recipe import Recipe
+from cookhouse.runs.listing.find import is_run
 from cookhouse.runs.listing.weights import weights_named
 from cookhouse.settings import (
     ROWS_FIELDS,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from cookhouse.data import GivenRows
 
 CONFIG_FILE = "config.json"
+_MODELS = ("model_name", "preference_base_model")
+"""Settings that name base models, where these do not name other weights as well."""
 TYPED = ("key=value", "flag")
 """Names of layers that somebody typed word by word."""
 
@@ -96,6 +101,7 @@ def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service
     """A config from one, from values by setting, or from nothing but the defaults. `service` and errors as `settle`."""
     if isinstance(config, recipe.config_class):
         _check_types(config)
+        config = _placed(config, service)
         check_read(config)
         if is_left_open(config, "model_name"):
             config = chz.replace(config, **_model_of_service(recipe, service, config.base_url))
@@ -113,6 +119,25 @@ def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service
         f"a config of recipe {recipe.name} is {with_article(recipe.config_class.__name__)} or a dict, "
         f"not {with_article(type(config).__name__)}"
     )
+
+
+def _placed(config: C, service: Service) -> C:
+    """With places as they are named from any folder: `~` is the home, and a folder that holds a model its whole path,
+    where no other service has models of such names.
+    """
+    is_own = service is None or isinstance(service, EmbeddedEngine)
+    is_elsewhere = bool(config.base_url or os.environ.get("TINKER_BASE_URL")) or is_hosted(service, os.environ)
+    changes: dict[str, str] = {}
+    for name in chz.chz_fields(config):
+        value = getattr(config, name)
+        if not isinstance(value, str) or has_default(config, name):
+            continue
+        place = expanded_home(name, value)
+        if name in _MODELS and (place.startswith(".") or (is_own and not is_elsewhere)):
+            place = absolute_model(place)
+        if place != value:
+            changes[name] = place
+    return chz.replace(config, **changes) if changes else config
 
 
 def _check_types(config: RunSettings) -> None:
@@ -152,7 +177,7 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
     tell_choices(recipe.config_class, {name for given in layers.values() for name in given})
     recorded = _recorded(recipe, values)
     published = _model_of_service(recipe, service, values.get("base_url"))
-    config = recipe.config_class(**(published | recorded | values))
+    config = _placed(recipe.config_class(**(published | recorded | values)), service)
     check_read(config)
     check_typed(config, [name for name, origin in origins.items() if origin in TYPED])
     defaults = {name: default_origin(config, name) for name in known} | dict.fromkeys(published, "published default")
@@ -212,6 +237,8 @@ def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:
     """A value as its field takes it; a text is read unless the field takes texts alone."""
     if (rows := _given_rows(key, value)) is not None:
         return rows
+    if isinstance(value, str):
+        value = expanded_home(key, value)
     value = without_colons(key, value)
     _refuse_benchmark(key, value)
     field_type = chz.chz_fields(recipe.config_class)[key].x_type
@@ -247,7 +274,12 @@ def _weights(recipe: Recipe[Any], key: str, value: Any) -> Any:
     known = weights_settings(recipe.config_class).get(key)
     if known is None or not isinstance(value, str):
         return value
-    return known.renamed(value, lambda name: weights_named(name, may_be_model=known.purpose != "training"))
+
+    def renamed(name: str) -> str:
+        found = weights_named(name, may_be_model=known.purpose != "training")
+        return absolute_model(found) if found.startswith(".") and not is_run(Path(found)) else found
+
+    return known.renamed(value, renamed)
 
 
 def _given_rows(key: str, value: Any) -> "GivenRows | None":

@@ -101,7 +101,7 @@ def is_experiment_file(name: str) -> bool:
 @checked
 def read_experiment(path: str | Path) -> Experiment:
     """The experiment of a YAML or JSON file. Raises `InputError` as `experiment_from`, or if it cannot be read."""
-    return experiment_from(read_document(Path(path)), str(path))
+    return experiment_from(read_document(Path(path).expanduser()), str(path))
 
 
 @checked
@@ -111,7 +111,7 @@ def write_experiment(experiment: Experiment, path: str | Path) -> None:
     Raises:
         InputError: there is such a file already, it has another ending, or a setting has no form there.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.suffix not in ENDINGS:
         raise InputError(
             f"{path} ends in {path.suffix or 'nothing'}; an experiment's file ends in {', '.join(ENDINGS)}"

@@ -158,5 +158,5 @@ def get_last_checkpoint(
     """
     if required_key not in ("state_path", "sampler_path"):
         raise InputError(f"required_key is {required_key!r}; it must be state_path or sampler_path")
-    saved = CheckpointFile(Path(log_path) / CHECKPOINTS_FILE).read()
+    saved = CheckpointFile(Path(log_path).expanduser() / CHECKPOINTS_FILE).read()
     return next((checkpoint for checkpoint in reversed(saved) if getattr(checkpoint, required_key)), None)

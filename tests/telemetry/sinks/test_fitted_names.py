@@ -7,8 +7,8 @@ import pytest
 
 from cookhouse.telemetry.sinks.fitted_names import mlflow_name, opentelemetry_name, wandb_name
 
-NAMES = ("acc@1", "acc#1", "acc_1", "trail/", "trail", "a//b", "a/b", "", "_", "/lead", ".", "..", "../a", "a/../b")
-NAMES = (*NAMES, "x" * 250, "x" * 300, "x" * 301, "_step", "Ångström", "nan\n", "9", "a:b", "loss", "\ud800")
+_PATHS = ("acc@1", "acc#1", "acc_1", "trail/", "trail", "a//b", "a/b", "", "_", "/lead", ".", "..", "../a", "a/../b")
+NAMES = (*_PATHS, "x" * 250, "x" * 300, "x" * 301, "_step", "Ångström", "nan\n", "9", "a:b", "loss", "\ud800")
 
 
 @pytest.mark.parametrize(
