@@ -85,6 +85,12 @@ class BadRowsError(InputError):
         super().__init__("\n  ".join(lines) if num_bad > 1 else " ".join(str(refused[0]).split()))
 
 
+def with_article(noun: str) -> str:
+    """A noun with `a` or `an` before it, by its first sound as far as its letters tell."""
+    is_vowel = noun[:1].lower() in "aeiou" and not noun.lower().startswith(("eu", "one", "uni", "use", "uu"))
+    return f"{'an' if is_vowel else 'a'} {noun}"
+
+
 def by_reason(reasons: Sequence[str]) -> list[str]:
     """Reasons that begin with a place, as in `rows.jsonl:3: not JSON`; those of one file that say the same as one."""
     numbers: dict[tuple[str, str], list[int]] = {}

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import re
+import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +42,18 @@ def file_errors(path: Path) -> Iterator[None]:
 def cannot_write(path: Path, reason: str | None) -> InputError:
     """What to say of a place in a run folder where nothing can be written."""
     return InputError(f"cannot write {path}: {reason}; choose another log_path")
+
+
+_FREE_TEXTS = ("prompt", "pattern", "metadata")
+
+
+def expanded_home(setting: str, text: str) -> str:
+    """A setting's text, or a list by commas, in which `~` before a place is the home, as a shell has it that sees one.
+    What is no place, such as a prompt, stays.
+    """
+    if "~" not in text or any(word in setting for word in _FREE_TEXTS):
+        return text
+    return re.sub(r"(^|,)~(?=/|$|,)", lambda found: found[1] + str(Path.home()), text)
 
 
 def sync(path: Path) -> None:
@@ -135,12 +149,18 @@ def whole_lines(path: Path) -> list[str]:
 
 
 def unwritable(path: Path) -> str | None:
-    """Why nothing can be written at a path, which need not exist; None: as far as one can tell, something can."""
+    """Why nothing can be written at a path, which need not exist; None: a file could be made there, or opened.
+
+    It is tried: what a mount, a quota or a list of rights forbids is not told by mode bits. No file is left.
+    """
     try:
         place = next(each for each in (path, *path.absolute().parents) if each.exists())
     except OSError as error:  # a name that is too long, or that this user may not look at
         return error.strerror
     if place != path and not place.is_dir():
         return os.strerror(errno.ENOTDIR)
-    may = os.W_OK | os.X_OK if place.is_dir() else os.W_OK
-    return None if os.access(place, may) else os.strerror(errno.EACCES)
+    try:
+        with tempfile.TemporaryFile(dir=place) if place.is_dir() else place.open("r+b"):
+            return None
+    except OSError as error:
+        return error.strerror

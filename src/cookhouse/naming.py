@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeGuard, TypeVar
 
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.errors import InputError, UnknownNameError, with_article
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -45,6 +45,8 @@ class OpenSet(Generic[T]):
     """Those that are named to whoever asks for one that there is not, where none is near; empty: the first of all."""
     way_out: str = ""
     """What they are told besides."""
+    other_spelling: Callable[[str], str] = str
+    """`file.py:NAME` for a name that is spelled as elsewhere; any other as it is."""
     _registered: dict[str, T] = field(default_factory=dict)
 
     def register(self, name: str, thing: T) -> None:
@@ -54,9 +56,9 @@ class OpenSet(Generic[T]):
             InputError: the name is taken, or cannot be one.
         """
         if not name or ":" in name or name.endswith(".py"):
-            raise InputError(f"{name!r} cannot name a {self.kind}; a name has no colon and is no file")
+            raise InputError(f"{name!r} cannot name {with_article(self.kind)}; a name has no colon and is no file")
         if name in self._registered or name in self.builtin:
-            raise InputError(f"there is a {self.kind} {name!r} already; choose another name")
+            raise InputError(f"there is {with_article(self.kind)} {name!r} already; choose another name")
         self._registered[name] = thing
 
     def names(self) -> tuple[str, ...]:
@@ -72,6 +74,7 @@ class OpenSet(Generic[T]):
         """
         if name in self._registered:
             return self._called(name, self._registered[name])
+        name = self.other_spelling(name)
         if name in self.builtin:
             return self._checked(name, load(self.builtin[name]))
         installed = self._installed()
@@ -92,7 +95,7 @@ class OpenSet(Generic[T]):
     def _checked(self, name: str, thing: Any) -> T:
         checked = self.check(thing)
         if checked is None:
-            raise InputError(f"{name} is {_what(thing)}, not a {self.kind}; {self.wants}")
+            raise InputError(f"{name} is {_what(thing)}, not {with_article(self.kind)}; {self.wants}")
         return self._called(name, checked)
 
     def _called(self, name: str, thing: T) -> T:
@@ -131,7 +134,7 @@ def build(builders: OpenSet[Callable[[], Any]], name: str, is_one: Callable[[obj
     except Exception as error:  # of the user's own code
         raise InputError(f"{builders.kind} {name} cannot be made: {type(error).__name__}: {error}") from error
     if not is_one(made):
-        raise InputError(f"{name} made a {type(made).__name__}; {builders.wants}")
+        raise InputError(f"{name} made {with_article(type(made).__name__)}; {builders.wants}")
     return made
 
 

@@ -1,7 +1,14 @@
 """What a run needs from the world around it: ports, and the bundle of adapters that fill them."""
 
 from cookhouse.adapters.bundle import Adapters, Ask, OpenCompleter
-from cookhouse.adapters.named import ADAPTERS, AdaptersBuilder, check_adapters, make_adapters
+from cookhouse.adapters.named import (
+    ADAPTERS,
+    AdaptersBuilder,
+    GivenAdapters,
+    check_adapters,
+    given_adapters,
+    make_adapters,
+)
 from cookhouse.adapters.ports import PORTS, Port, check_ports
 from cookhouse.adapters.service import EmbeddedEngine, Service, ServiceAddress, is_hosted
 
@@ -12,12 +19,14 @@ __all__ = [
     "AdaptersBuilder",
     "Ask",
     "EmbeddedEngine",
+    "GivenAdapters",
     "OpenCompleter",
     "Port",
     "Service",
     "ServiceAddress",
     "check_adapters",
     "check_ports",
+    "given_adapters",
     "is_hosted",
     "make_adapters",
 ]

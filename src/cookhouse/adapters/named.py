@@ -1,11 +1,11 @@
 """Adapters by name: the presets, and those of the user's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeGuard
 
 from cookhouse.adapters.bundle import Adapters
-from cookhouse.adapters.ports import check_adapter
+from cookhouse.adapters.ports import check_adapter, check_ports
 from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet, build
 
@@ -40,6 +40,26 @@ def make_adapters(name: str) -> Adapters:
     return replace(made, name=name)
 
 
+GivenAdapters: TypeAlias = Adapters | Mapping[str, Any] | str | None
+"""Adapters themselves, adapters by port, the name of a bundle, or none."""
+
+
+def given_adapters(given: GivenAdapters) -> Adapters:
+    """The adapters that somebody gave, each port filled with what can be there.
+
+    Raises:
+        UnknownNameError, InputError: as `make_adapters`; or there is no port of a name, or it cannot be filled so.
+    """
+    if isinstance(given, str):
+        return make_adapters(given)
+    if isinstance(given, Mapping):
+        check_ports([str(name) for name in given], "adapters are given by port, as in {'sinks': []}")
+        given = Adapters(**given)
+    adapters = given or Adapters()
+    check_adapters("Adapters", adapters)
+    return adapters
+
+
 def _are_adapters(thing: object) -> TypeGuard[Adapters]:
     return isinstance(thing, Adapters)
 
@@ -56,3 +76,5 @@ def check_adapters(name: str, adapters: Adapters) -> None:
         raise InputError(f"{name} has {adapters.ask!r} for ask; it must be a function of a question")
     if not isinstance(adapters.program, str | None):
         raise InputError(f"{name} has {adapters.program!r} for program; it must be text")
+    if not isinstance(adapters.name, str | None):
+        raise InputError(f"{name} has {adapters.name!r} for name; it must be text")

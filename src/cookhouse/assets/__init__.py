@@ -25,6 +25,13 @@ def resolve_model(name: str) -> str:
     return name
 
 
+def absolute_model(name: str) -> str:
+    """A name that means the same in any folder: that of a folder that holds a model is its whole path, others stay."""
+    files = ("config.json", "adapter_config.json")
+    is_model = not name.startswith("cookhouse/") and any((Path(name) / file).is_file() for file in files)
+    return str(Path(name).resolve()) if is_model else name
+
+
 def embedded_names() -> list[str]:
     """What the package holds weights of: models, and adapters of them."""
     return [*_MODEL_FOLDERS, *_ADAPTER_FOLDERS]

@@ -69,6 +69,8 @@ class Encoder:
         self._plain = WordEncoder(plain)
         self.added = {str(token): token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
         """Ids of the added vocabulary by name."""
+        self.num_embeddings: int | None = None
+        """Of the model, which takes no token behind them; None: not known."""
         self._cache: dict[str, list[int]] = {}
 
     def has(self, token: str) -> bool:
@@ -82,6 +84,7 @@ class Encoder:
                 f"tokenizer {self.tokenizer.name_or_path!r} has no token {token!r}, which this renderer writes; "
                 "choose a renderer of the model's own family"
             )
+        self._check([self.added[token]])
         return self.added[token]
 
     @overload
@@ -106,7 +109,9 @@ class Encoder:
 
     def encode_with_specials(self, text: str) -> list[int]:
         """Tokens of text that the program itself wrote: the names of special tokens in it become those tokens."""
-        return self.tokenizer.encode(text, add_special_tokens=False)
+        tokens = self.tokenizer.encode(text, add_special_tokens=False)
+        self._check(tokens)
+        return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of tokens, special ones spelled out."""
@@ -126,10 +131,21 @@ class Encoder:
             pieces.append(self.decode(tokens[start:]))
         return pieces
 
+    def _check(self, tokens: Sequence[int]) -> None:
+        """Refuse what the model has no embedding of."""
+        if self.num_embeddings is not None and tokens and max(tokens) >= self.num_embeddings:
+            token = max(tokens)
+            raise InputError(
+                f"token {token} ({self.decode([token])!r}) of the tokenizer {self.tokenizer.name_or_path!r} is beyond "
+                f"the model's {self.num_embeddings:,} embeddings; put the model's own tokenizer in its folder, or "
+                "extend the embeddings"
+            )
+
     def _encode_text(self, text: str) -> list[int]:
         tokens = self._cache.get(text)
         if tokens is None:
             tokens = self._plain.encode(text)
+            self._check(tokens)
             if len(self._cache) >= _CACHED_TEXTS:
                 self._cache.clear()
             self._cache[text] = tokens

@@ -13,6 +13,7 @@ import typer
 
 from cookhouse.errors import InputError
 from cookhouse.extras import extras, install_command
+from cookhouse.files import unwritable
 from cookhouse.version import __version__
 
 if TYPE_CHECKING:
@@ -181,10 +182,9 @@ def _disk(folder: Path) -> Finding:
     from cookhouse.engine.memory import show_bytes
 
     free = shutil.disk_usage(folder).free
-    if not os.access(folder, os.W_OK):
-        return Finding(
-            about="disk", found=f"{folder} cannot be written", way_out="run in another folder, or set log_path"
-        )
+    if (reason := unwritable(folder)) is not None:
+        found = f"{folder} cannot be written: {reason}"
+        return Finding(about="disk", found=found, way_out="run in another folder, or set log_path")
     way_out = "" if free >= _FEW_BYTES else "a run keeps its checkpoints and rollouts here: free some, or set log_path"
     return Finding(about="disk", found=f"{show_bytes(free)} free in {folder}", way_out=way_out)
 

@@ -2,14 +2,17 @@
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from cookhouse.cli.options import recipe_command
-from cookhouse.cli.run import run_recipe
+from cookhouse.cli.run import program, run_recipe
+from cookhouse.errors import InputError
 from cookhouse.recipes import find_recipe
 from cookhouse.runs.listing.weights import weights_asked_for
 from cookhouse.service.connection import configured_service
+from cookhouse.settings.judge import BENCHMARK_FILES
 
 _RECIPE = "eval"
 
@@ -24,6 +27,7 @@ def _read_words(words: Sequence[str], flags: Mapping[str, str | None]) -> tuple[
     settings = [word for word in words if _is_setting(word)]
     values = dict(word.split("=", 1) for word in settings)
     weights = [word for word in words if not _is_setting(word)]
+    _refuse_benchmarks(weights)
     if flags.get("openai_base_url") is None and "openai_base_url" not in values:  # it has its own names
         address = flags.get("base_url") or values.get("base_url")
         has_service = configured_service(os.environ, address) is not None
@@ -31,6 +35,25 @@ def _read_words(words: Sequence[str], flags: Mapping[str, str | None]) -> tuple[
         weights = [weights_asked_for(word, has_service=has_service, registry=registry) for word in weights]
     named = {"weights": weights[0]} if weights else {}
     return settings, named | ({"compare_with": json.dumps(weights[1:])} if weights[1:] else {})
+
+
+def _refuse_benchmarks(words: Sequence[str]) -> None:
+    """Answer whoever names a benchmark or a task where weights stand with the command that was meant."""
+    from cookhouse.evals import BENCHMARKS
+    from cookhouse.evals.inspect import task_place
+
+    known = BENCHMARKS.names()
+    asked = [word for word in words if word in known or word.lower().endswith(BENCHMARK_FILES)]
+    tasks = [word for word in words if task_place(word) != word or word.endswith(".py")]
+    if not asked and not tasks:
+        return
+    weights = [word for word in words if word not in (*asked, *tasks)] or ["WEIGHTS"]
+    settings = {"benchmark": asked, "inspect": tasks}
+    meant = [f"{setting}={shlex.quote(','.join(names))}" for setting, names in settings.items() if names]
+    raise InputError(
+        f"{', '.join([*asked, *tasks])} names what is asked, and no weights; set it by its name: "
+        f"{program()} eval {' '.join([*map(shlex.quote, weights), *meant])}"
+    )
 
 
 def _is_setting(word: str) -> bool:

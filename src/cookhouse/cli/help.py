@@ -37,21 +37,26 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl(records)
 
 
-class OrderedCommands(TyperGroup):
-    """A group whose help lists the commands in the order of `COMMANDS`, and others after them."""
+class WholeSentences(TyperGroup):
+    """A group whose help has of each command the whole first sentence, in as many lines as that takes."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Each with the whole first sentence of its help, in as many lines as that takes."""
-        shown = [(name, command) for name in self.list_commands(ctx) if not (command := self.commands[name]).hidden]
+        """As the base class, but for the length."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        shown = [(name, command) for name, command in commands if command is not None and not command.hidden]
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(_WHOLE)) for name, command in shown])
+
+
+class OrderedCommands(WholeSentences):
+    """One that lists the commands in the order of `COMMANDS`, and others after them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         names: Sequence[str] = super().list_commands(ctx)
         return [*(name for name in COMMANDS if name in names), *(name for name in names if name not in COMMANDS)]
 
 
-class ListsByDefault(TyperGroup):
+class ListsByDefault(WholeSentences):
     """A group of which no command means its `list`, with the same options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

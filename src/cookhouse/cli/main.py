@@ -18,6 +18,7 @@ from cookhouse.cli.cluster.commands import cluster_app
 from cookhouse.cli.doctor import doctor
 from cookhouse.cli.evaluate import eval_command
 from cookhouse.cli.help import GroupedCommand, OrderedCommands
+from cookhouse.cli.home import with_home
 from cookhouse.cli.models.commands import models_app
 from cookhouse.cli.new import new
 from cookhouse.cli.recipes import describe, recipes
@@ -27,6 +28,7 @@ from cookhouse.cli.run import EXIT_INTERRUPTED, recipe_meant, run_app
 from cookhouse.cli.runs.commands import runs_app
 from cookhouse.cli.sample import sample
 from cookhouse.cli.serve import ServeCommand, serve
+from cookhouse.cli.streams import open_closed_streams
 from cookhouse.cli.sweep import sweep
 from cookhouse.cli.usage import usage_message
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
@@ -97,10 +99,12 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line on `arguments` (default: those of the process) and exit with its code."""
+    open_closed_streams()
     try:
         show_logs()
         with hub_in_use(HuggingFaceHub(say=_tell)):
-            code = app(args=arguments, prog_name="cookhouse", standalone_mode=False)
+            words = with_home(sys.argv[1:] if arguments is None else arguments)
+            code = app(args=words, prog_name="cookhouse", standalone_mode=False)
     except typer.Abort:
         sys.exit(EXIT_INTERRUPTED)
     except KeyboardInterrupt:

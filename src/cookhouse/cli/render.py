@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.cli.help import WholeSentences
 
 if TYPE_CHECKING:
     from cookhouse.chat import Renderer
@@ -24,7 +24,7 @@ _RendererName = Annotated[
 ]
 
 
-class _ShowUnlessNamed(TyperGroup):
+class _ShowUnlessNamed(WholeSentences):
     """`render mine.jsonl` is `render show mine.jsonl`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -37,8 +37,8 @@ class _ShowUnlessNamed(TyperGroup):
 render_app = typer.Typer(
     cls=_ShowUnlessNamed,
     help="Show conversations as a model sees them, every token with its weight; or check a renderer.\n\n"
-    "cookhouse render mine.jsonl -m Qwen/Qwen3-8B --page tokens.html\n\n"
-    "cookhouse render check ./my_model",
+    "\b\n  cookhouse render mine.jsonl -m Qwen/Qwen3-8B --page tokens.html\n"
+    "  cookhouse render check ./my_model",
     rich_markup_mode=None,
     no_args_is_help=False,
 )

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from cookhouse import recipes
 from cookhouse.adapters import Adapters, make_adapters
-from cookhouse.cli.help import GroupedCommand
+from cookhouse.cli.help import GroupedCommand, WholeSentences
 from cookhouse.cli.options import Layers, recipe_command
 from cookhouse.cli.verbosity import is_verbose
 from cookhouse.errors import InputError
@@ -28,7 +27,7 @@ EXIT_ENDED = 75
 """EX_TEMPFAIL of sysexits.h: a job may be put into its queue again, and goes on."""
 
 
-class RecipeCommands(TyperGroup):
+class RecipeCommands(WholeSentences):
     """One subcommand per recipe, made from its config class when it is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  the base class's signature

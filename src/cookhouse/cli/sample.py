@@ -43,8 +43,11 @@ def sample(
 ) -> None:
     """Ask a run, any other weights or a base model once; `cookhouse chat` holds a conversation.
 
-    The first word names the weights, the second is the prompt, as in: cookhouse sample runs/first "What is 2 + 3?"
-    """
+    The first word names the weights, the second is the prompt:
+
+    \b
+      cookhouse sample runs/first "What is 2 + 3?"
+    """  # noqa: D301  \b keeps lines as they are
     try:
         target = find_target(weights, model, renderer, registry)
     except UnknownNameError as error:

@@ -67,17 +67,18 @@ def sweep(
 ) -> None:
     """Run a recipe with several settings, one after another or several at a time, and compare the runs.
 
-    There is a run for each combination: cookhouse sweep supervised learning_rate=1e-4,3e-4,1e-3 lora_rank=8,32
+    There is a run for each combination. An experiment is a document with the same settings, and with single runs.
+    --min-steps stops poor runs early:
 
-    An experiment is a document with the same settings, and with single runs: cookhouse sweep rates.yaml lora_rank=8,32
-
-    Stop poor runs early with --min-steps: cookhouse sweep supervised learning_rate=1e-4,3e-4,1e-3 max_steps=128
-    --min-steps 8
+    \b
+      cookhouse sweep supervised learning_rate=1e-4,3e-4 lora_rank=8,32
+      cookhouse sweep rates.yaml lora_rank=8,32
+      cookhouse sweep rates.yaml max_steps=128 --min-steps 8
 
     A value that holds commas itself stands in a JSON list: evaluators='["a,b", "c"]'. log_path names the folder of the
     sweep, and registered_model_name registers the best run alone. Runs that fail leave the others alone. Resume an
     interrupted sweep with cookhouse runs resume.
-    """
+    """  # noqa: D301  \b keeps lines as they are
     layers = layers_of(settings or (), (), {})
     single, grid = read_grid(layers["key=value"])
     if max_steps is not None:

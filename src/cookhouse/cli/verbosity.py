@@ -15,6 +15,7 @@ LEVEL_VARIABLE = "COOKHOUSE_LOG"
 _LOGGERS = ("cookhouse", "tinker")
 _GIVING_UP = "tinker.lib.retry_handler"
 """Logs why it raises."""
+_OF_RETRIES = ("retry", "thrown while requesting")
 
 
 class Level(StrEnum):
@@ -40,6 +41,10 @@ def show_logs(environ: Mapping[str, str] = os.environ) -> None:
     handler.addFilter(_RetriesOnce())
     handler.addFilter(lambda record: not _becomes_an_error(record) or handler.level < logging.WARNING)
     logging.basicConfig(handlers=[handler])
+    previous = logging.getLoggerClass()
+    logging.setLoggerClass(_WithoutHandlers)
+    logging.getLogger("huggingface_hub")  # it would write to stderr itself, and hand on what it wrote
+    logging.setLoggerClass(previous)
     handler.setLevel(logging.WARNING)
     name = environ.get(LEVEL_VARIABLE, "").strip().lower()
     if name:
@@ -59,6 +64,13 @@ def set_level(level: Level) -> None:
         logging.getLogger(name).setLevel(number)
 
 
+class _WithoutHandlers(logging.Logger):
+    """Of a library: what it logs is shown by the root's handlers, and by none of its own."""
+
+    def addHandler(self, hdlr: logging.Handler) -> None:  # noqa: N802  as the base class has it
+        del hdlr
+
+
 class _RetriesOnce(logging.Filter):
     """Of what a library says of its retries, the first: it says the same at each."""
 
@@ -67,7 +79,8 @@ class _RetriesOnce(logging.Filter):
         self._told: set[tuple[str, int]] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.split(".")[0] in _LOGGERS or "retry" not in record.getMessage().lower():
+        said = record.getMessage().lower()
+        if record.name.split(".")[0] in _LOGGERS or not any(words in said for words in _OF_RETRIES):
             return True
         place = (record.pathname, record.lineno)
         is_new, self._told = place not in self._told, self._told | {place}

@@ -20,7 +20,7 @@ def view(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUNS]...",
+            metavar="RUNS",
             help=f"A run, to open its page: {NAMING}. Several, to compare them. A folder of runs, to show those. "
             "Default: all runs.",
             autocompletion=complete_run,
@@ -46,7 +46,7 @@ def view(
     ] = None,
     under: Under = RUNS_FOLDER,
 ) -> None:
-    r"""Show runs in a browser while they learn: curves that grow, rollouts, tokens, what the model says now.
+    """Show runs in a browser while they learn: curves that grow, rollouts, tokens, what the model says now.
 
     Prints an address to click. It holds a token, without which nothing is shown, and is served to this machine alone,
     until Ctrl-C. The page reads the files of runs and changes none; runs need not be told of it.
@@ -63,7 +63,7 @@ def view(
       ssh -L 8600:localhost:8600 THERE
 
     A run serves its own page as long as it goes with view=true: cookhouse run supervised view=true
-    """
+    """  # noqa: D301  \b keeps lines as they are
     from cookhouse.view.access import Access
     from cookhouse.view.serving import serve
 

@@ -13,7 +13,7 @@ from cookhouse.data.rows.conversations import read_conversations
 from cookhouse.data.rows.remarks import conversation_remarks
 from cookhouse.data.sources.source import data_sources
 from cookhouse.errors import UnknownNameError
-from cookhouse.models.catalog import check_renderer, default_renderer
+from cookhouse.models.catalog import check_renderer, default_renderer, dims
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import at_least
 
@@ -68,14 +68,18 @@ def build_renderer(model_name: str, renderer_name: str | None = None, *, force: 
     """The named renderer, or the model's own, over the model's tokenizer. One of the user's own is taken to fit.
 
     Raises:
-        InputError: the renderer is unknown or does not fit the model, or the tokenizer cannot be loaded.
+        InputError: the renderer is unknown or does not fit the model, or the tokenizer cannot be loaded. Of what is
+            rendered then: a token is beyond the model's embeddings, as far as its config.json is here.
     """
     name = renderer_name or default_renderer(model_name)
     if is_built_in(name):
         check_renderer(model_name, name, force=force)
     else:
         RENDERERS.find(name)  # an unknown name is told before a tokenizer is loaded
-    return get_renderer(name, get_tokenizer(model_name))
+    renderer = get_renderer(name, get_tokenizer(model_name))
+    known = dims(model_name)
+    renderer.encoder.num_embeddings = None if known is None else known.vocab_size
+    return renderer
 
 
 def parse_train_on_what(name: str) -> TrainOnWhat:

@@ -1,6 +1,5 @@
 """Environments by name, and several of them in one run."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -9,6 +8,7 @@ import chz
 import tinker
 
 from cookhouse.data import parse_weights, shares
+from cookhouse.documents import read_json
 from cookhouse.envs.builder import ConfigBuilder
 from cookhouse.envs.dataset import EnvConfig
 from cookhouse.envs.second_model import OpenSampler
@@ -132,7 +132,7 @@ def parse_environments(
         raise InputError("env names no environment; give a name, module:NAME or file.py:NAME")
     weights = parse_weights(env_weights, names, "env_weights") or [1.0] * len(names)
     try:
-        args = json.loads(env_args)
+        args = read_json(env_args)
     except ValueError as error:
         raise InputError(f"env_args is {env_args!r}; it must be a JSON object: {error}") from error
     if not isinstance(args, dict):

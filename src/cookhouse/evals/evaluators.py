@@ -4,7 +4,7 @@ from typing import Any
 
 from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark
 from cookhouse.evals.evaluator import EvaluatorBuilder
-from cookhouse.evals.inspect import is_inspect_task
+from cookhouse.evals.inspect import is_inspect_task, task_place
 from cookhouse.naming import OpenSet
 
 
@@ -29,4 +29,5 @@ EVALUATORS: OpenSet[EvaluatorBuilder] = OpenSet(
     "renderer that makes one",
     takes=("settings", "renderer"),
     of_files=BENCHMARKS.of_files,
+    other_spelling=task_place,
 )

@@ -1,5 +1,6 @@
 """Recipes: what a user runs by name, with settings that become a workflow."""
 
+from cookhouse.recipes import module_paths
 from cookhouse.recipes.aliases import aliases_of, recipe_of_module
 from cookhouse.recipes.config import (
     TYPED,
@@ -15,6 +16,8 @@ from cookhouse.recipes.pipeline import pipeline_recipe
 from cookhouse.recipes.recipe import RECIPES, Recipe, every_recipe, find_recipe
 from cookhouse.recipes.run_recipe import dry_run, run, run_async
 from cookhouse.recipes.run_sweep import sweep
+
+module_paths.install()
 
 __all__ = [
     "RECIPES",

@@ -46,12 +46,15 @@ ALGORITHMS: Mapping[str, str] = {
 """Settings of the recipe `rl`, by the name of the algorithm that they make."""
 
 _MODULE = re.compile(r"(tinker_cookbook\.|cookhouse\.)?recipes\.(?P<path>[\w.]+?)(\.train)?")
+_EVALUATION = re.compile(r"(tinker_cookbook\.|cookhouse\.)?eval\.run_inspect_evals")
 
 
 def recipe_of_module(name: str) -> str | None:
     """The recipe that goes by the path of a module, such as `recipes.chat_sl.train`; None: it is no such path. It is
     not said that there is a recipe of that name.
     """
+    if _EVALUATION.fullmatch(name):
+        return "eval"
     match = _MODULE.fullmatch(name)
     return MODULES.get(match["path"], match["path"]) if match else None
 

@@ -3,21 +3,25 @@
 import inspect
 import json
 import os
-import tomllib
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import chz
 
-from cookhouse.adapters import Service, is_hosted
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.adapters import EmbeddedEngine, Service, is_hosted
+from cookhouse.arguments import fits, shown
+from cookhouse.assets import absolute_model
+from cookhouse.documents import Document, read_document
+from cookhouse.errors import InputError, UnknownNameError, with_article
+from cookhouse.files import expanded_home
 from cookhouse.naming import names_in
 from cookhouse.recipes.aliases import aliases_of, tell_choices, without_aliases, without_colons
 from cookhouse.recipes.recipe import Recipe
+from cookhouse.runs.listing.find import is_run
 from cookhouse.runs.listing.weights import weights_named
 from cookhouse.settings import (
     ROWS_FIELDS,
@@ -27,7 +31,7 @@ from cookhouse.settings import (
     default_origin,
     published_model_of,
 )
-from cookhouse.settings.defaults import is_left_open
+from cookhouse.settings.defaults import has_default, is_left_open
 from cookhouse.settings.facts import of_launch, weights_settings
 from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.reading import check_read, check_typed
@@ -36,9 +40,10 @@ if TYPE_CHECKING:
     from cookhouse.data import GivenRows
 
 CONFIG_FILE = "config.json"
+_MODELS = ("model_name", "preference_base_model")
+"""Settings that name base models, where these do not name other weights as well."""
 TYPED = ("key=value", "flag")
 """Names of layers that somebody typed word by word."""
-MAX_FILE_BYTES = 1 << 20
 
 C = TypeVar("C", bound=RunSettings)
 
@@ -95,6 +100,8 @@ def _group(config_class: type, name: str) -> str:
 def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service: Service = None) -> C:
     """A config from one, from values by setting, or from nothing but the defaults. `service` and errors as `settle`."""
     if isinstance(config, recipe.config_class):
+        _check_types(config)
+        config = _placed(config, service)
         check_read(config)
         if is_left_open(config, "model_name"):
             config = chz.replace(config, **_model_of_service(recipe, service, config.base_url))
@@ -104,10 +111,42 @@ def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service
         meant = {name: value for name, value in (weights | given).items() if value not in (None, named.get(name))}
         return chz.replace(config, **meant) if meant else config
     if config is None or isinstance(config, Mapping):
+        for name in config or {}:
+            if not isinstance(name, str):
+                raise InputError(f"a setting is named by text, such as 'batch_size', and not by {shown(name)}")
         return settle(recipe, {"given": config or {}}, service).config
     raise InputError(
-        f"a config of recipe {recipe.name} is a {recipe.config_class.__name__} or a dict, not a {type(config).__name__}"
+        f"a config of recipe {recipe.name} is {with_article(recipe.config_class.__name__)} or a dict, "
+        f"not {with_article(type(config).__name__)}"
     )
+
+
+def _placed(config: C, service: Service) -> C:
+    """With places as they are named from any folder: `~` is the home, and a folder that holds a model its whole path,
+    where no other service has models of such names.
+    """
+    is_own = service is None or isinstance(service, EmbeddedEngine)
+    is_elsewhere = bool(config.base_url or os.environ.get("TINKER_BASE_URL")) or is_hosted(service, os.environ)
+    changes: dict[str, str] = {}
+    for name in chz.chz_fields(config):
+        value = getattr(config, name)
+        if not isinstance(value, str) or has_default(config, name):
+            continue
+        place = expanded_home(name, value)
+        if name in _MODELS and (place.startswith(".") or (is_own and not is_elsewhere)):
+            place = absolute_model(place)
+        if place != value:
+            changes[name] = place
+    return chz.replace(config, **changes) if changes else config
+
+
+def _check_types(config: RunSettings) -> None:
+    """Refuse values that do not fit their settings: nobody has checked those of an object that was made directly."""
+    for name, field in chz.chz_fields(config).items():
+        value = getattr(config, name)
+        is_open = has_default(config, name) or (name in ROWS_FIELDS and not isinstance(value, str))
+        if not is_open and not fits(value, field.x_type):
+            raise InputError(f"{name}={shown(value)} does not fit; {name} takes {_type_name(field.x_type)}")
 
 
 def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: Service = None) -> Settled[C]:
@@ -132,13 +171,13 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
                 raise UnknownNameError(
                     f"setting of recipe {recipe.name}", key, [*known, *aliases_of(recipe.config_class)]
                 )
-        read = {key: _weights(recipe, key, _value(recipe, key, value)) for key, value in plain.items()}
+        read = {key: _weights(recipe, key, _placed_value(recipe, key, value, given)) for key, value in plain.items()}
         values |= read
         origins |= dict.fromkeys(read, origin)
     tell_choices(recipe.config_class, {name for given in layers.values() for name in given})
     recorded = _recorded(recipe, values)
     published = _model_of_service(recipe, service, values.get("base_url"))
-    config = recipe.config_class(**(published | recorded | values))
+    config = _placed(recipe.config_class(**(published | recorded | values)), service)
     check_read(config)
     check_typed(config, [name for name, origin in origins.items() if origin in TYPED])
     defaults = {name: default_origin(config, name) for name in known} | dict.fromkeys(published, "published default")
@@ -151,41 +190,10 @@ def read_config_file(path: Path) -> Mapping[str, Any]:
     Raises:
         InputError: it cannot be read, or is no mapping; a line that does not parse is named.
     """
-    values = read_values_file(path)
+    values = read_document(path)
     if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
         raise InputError(f"{path} holds no settings by name; write one per line, such as batch_size: 8")
     return values
-
-
-def read_values_file(path: Path) -> Any:
-    """What a YAML, TOML or JSON file holds. Raises as `read_config_file`."""
-    readers: Mapping[str, Callable[[str], Any]] = {
-        ".json": json.loads,
-        ".toml": tomllib.loads,
-        ".yaml": _read_yaml,
-        ".yml": _read_yaml,
-    }
-    if path.suffix not in readers:
-        raise InputError(f"{path} ends in {path.suffix or 'nothing'}; a config file ends in {', '.join(readers)}")
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; that is no config")
-        return readers[path.suffix](path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}; name one that ends in {', '.join(readers)}") from error
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} cannot be read as a config: {' '.join(str(error).split())}") from error
-
-
-def _read_yaml(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
 
 
 def _model_of_service(recipe: Recipe[Any], service: Service, base_url: str | None) -> dict[str, Any]:
@@ -215,15 +223,29 @@ def _recorded(recipe: Recipe[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in recorded.items() if name not in of_launch(recipe.config_class)}
 
 
+def _placed_value(recipe: Recipe[Any], key: str, value: Any, given: Mapping[str, Any]) -> Any:
+    """As `_value`; what is wrong with one of a file is said with the line."""
+    try:
+        return _value(recipe, key, value)
+    except InputError as error:
+        if isinstance(given, Document) and key in given.lines:
+            raise error.at(given.place(key)) from error
+        raise
+
+
 def _value(recipe: Recipe[Any], key: str, value: Any) -> Any:
     """A value as its field takes it; a text is read unless the field takes texts alone."""
     if (rows := _given_rows(key, value)) is not None:
         return rows
+    if isinstance(value, str):
+        value = expanded_home(key, value)
     value = without_colons(key, value)
     _refuse_benchmark(key, value)
     field_type = chz.chz_fields(recipe.config_class)[key].x_type
     blueprint = chz.Blueprint(_lone_field(field_type))
     try:
+        if isinstance(value, bool) and not fits(value, field_type):  # which Python has among its numbers
+            raise TypeError
         if isinstance(value, str):
             made = blueprint.make_from_argv([f"value={value}"])
         else:
@@ -252,7 +274,12 @@ def _weights(recipe: Recipe[Any], key: str, value: Any) -> Any:
     known = weights_settings(recipe.config_class).get(key)
     if known is None or not isinstance(value, str):
         return value
-    return known.renamed(value, lambda name: weights_named(name, may_be_model=known.purpose != "training"))
+
+    def renamed(name: str) -> str:
+        found = weights_named(name, may_be_model=known.purpose != "training")
+        return absolute_model(found) if found.startswith(".") and not is_run(Path(found)) else found
+
+    return known.renamed(value, renamed)
 
 
 def _given_rows(key: str, value: Any) -> "GivenRows | None":

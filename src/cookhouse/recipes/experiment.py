@@ -7,8 +7,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from cookhouse.arguments import checked
+from cookhouse.documents import read_document
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.recipes.config import read_values_file
 
 VERSION: Final = 2
 _OF_SECOND: Final = {"min_steps": None, "reduction_factor": 3}
@@ -97,18 +98,20 @@ def is_experiment_file(name: str) -> bool:
     return name.endswith(ENDINGS)
 
 
+@checked
 def read_experiment(path: str | Path) -> Experiment:
     """The experiment of a YAML or JSON file. Raises `InputError` as `experiment_from`, or if it cannot be read."""
-    return experiment_from(read_values_file(Path(path)), str(path))
+    return experiment_from(read_document(Path(path).expanduser()), str(path))
 
 
+@checked
 def write_experiment(experiment: Experiment, path: str | Path) -> None:
     """Write an experiment to a new YAML or JSON file.
 
     Raises:
         InputError: there is such a file already, it has another ending, or a setting has no form there.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.suffix not in ENDINGS:
         raise InputError(
             f"{path} ends in {path.suffix or 'nothing'}; an experiment's file ends in {', '.join(ENDINGS)}"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from cookhouse.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
 from cookhouse.recipes.aliases import recipe_of_module, what_is_meant
@@ -20,6 +21,7 @@ def _no_parts(config: RunSettings) -> Sequence[RunSettings]:
     return ()
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Generic[C]):
     """What a user names to run.
@@ -108,6 +110,7 @@ def every_recipe() -> list[Recipe[Any]]:
     return list({recipe.name: recipe for recipe in map(RECIPES.find, RECIPES.names())}.values())
 
 
+@checked
 def find_recipe(name: str) -> Recipe[Any]:
     """The recipe of a name (a leading colon is ignored), `module:NAME` or `file.py:NAME`; or the one that stands for a
     module of tinker-cookbook, such as `recipes.chat_sl.train`. Raises as `OpenSet.find`; `InputError` of what is no

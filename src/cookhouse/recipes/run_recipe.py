@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import chz
 
-from cookhouse.adapters import Adapters, check_adapters
+from cookhouse.adapters import Adapters, GivenAdapters, given_adapters
+from cookhouse.arguments import checked
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.recipes.config import make_config
@@ -40,11 +41,12 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=RunSettings)
 
 
+@checked
 def run(
     recipe: Recipe[C] | str,
     config: C | Mapping[str, Any] | None = None,
     *,
-    adapters: Adapters | None = None,
+    adapters: GivenAdapters = None,
 ) -> "RunResult[Any]":
     """Run a recipe to its end, to an interrupt, or to an error, and wait for it; also in a notebook.
 
@@ -61,11 +63,12 @@ def run(
     return asyncio.run(run_async(recipe, config, adapters=adapters))
 
 
+@checked
 async def run_async(
     recipe: Recipe[C] | str,
     config: C | Mapping[str, Any] | None = None,
     *,
-    adapters: Adapters | None = None,
+    adapters: GivenAdapters = None,
     interrupt: "Interrupt | None" = None,
 ) -> "RunResult[Any]":
     """Run a recipe to its end, to an interrupt, or to an error.
@@ -74,9 +77,10 @@ async def run_async(
         recipe: the recipe; or its name, `module:NAME` or `file.py:NAME`.
         config: an object of the recipe's config class, or values by setting; default: its defaults. Where a setting
             names data, it may be rows as well: a list, or a function that returns or yields them.
-        adapters: what fills the ports. Without a `service`, that is the one at `config.base_url` or in
-            `TINKER_BASE_URL`, the hosted one if there is a key alone, and without either the embedded engine, started
-            for this run. Without `sinks`, telemetry goes to the terminal.
+        adapters: what fills the ports: `Adapters`, adapters by port, or the name of a bundle, as `noop`. Without a
+            `service`, that is the one at `config.base_url` or in `TINKER_BASE_URL`, the hosted one if there is a key
+            alone, and without either the embedded engine, started for this run. Without `sinks`, telemetry goes to the
+            terminal.
         interrupt: asks the run to stop, as Ctrl-C does.
 
     The first Ctrl-C (SIGINT) or SIGTERM stops submitting, finishes what is in flight, saves, and returns a result whose
@@ -92,8 +96,7 @@ async def run_async(
     """
     from cookhouse.telemetry import Telemetry, TerminalSink, events, make_console
 
-    given = adapters or Adapters()
-    check_adapters("Adapters", given)
+    given = given_adapters(adapters)
     with (
         Telemetry([TerminalSink(make_console())] if given.sinks is None else given.sinks) as telemetry,
         hub_in_use(given.hub or HuggingFaceHub(say=lambda text: telemetry.event(events.HUB_DOWNLOAD, text=text))),
@@ -166,8 +169,9 @@ def _tell_page(telemetry: "Telemetry", address: str, problem: str) -> None:
         tell(text)
 
 
+@checked
 def dry_run(
-    recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None, *, adapters: Adapters | None = None
+    recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None, *, adapters: GivenAdapters = None
 ) -> "RunPlan":
     """What a run would do: paths, tokens, truncation, steps, memory. Opens no session, and makes no folder.
 
@@ -182,8 +186,7 @@ def dry_run(
     from cookhouse.workflows import dry_run_workflow
 
     # Whether a folder that exists may be used is checked; what would be asked about it is left to the run.
-    given = replace(adapters or Adapters(), ask=lambda _: "delete")
-    check_adapters("Adapters", given)
+    given = replace(given_adapters(adapters), ask=lambda _: "delete")
     with nullcontext() if given.hub is None else hub_in_use(given.hub):
         settled = make_config(recipe_named(recipe), config, given.service)
         found = resolved(recipe, settled, given, Telemetry(), Interrupt())

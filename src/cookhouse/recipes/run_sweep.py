@@ -2,13 +2,14 @@
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import chz
 
-from cookhouse.adapters import Adapters
+from cookhouse.adapters import Adapters, GivenAdapters, given_adapters
+from cookhouse.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.recipes.aliases import tell_choices, without_aliases
 from cookhouse.recipes.config import settle
@@ -48,18 +49,19 @@ _HOW = ("jobs", "min_steps", "reduction_factor", "metric", "direction")
 Values = Mapping[str, Any]
 
 
+@checked
 def sweep(
     recipe: str | Experiment,
     settings: Values | None = None,
     *,
-    grid: Mapping[str, Sequence[Any]] | None = None,
+    grid: Mapping[str, Iterable[Any]] | None = None,
     configs: Sequence[Values] = (),
     jobs: int | None = None,
     min_steps: int | None = None,
     reduction_factor: int | None = None,
     metric: str | None = None,
     direction: Literal["less", "more"] | None = None,
-    adapters: Adapters | None = None,
+    adapters: GivenAdapters = None,
 ) -> "RunResult[SweepState]":
     """Run a recipe once for each choice of settings, and compare the runs.
 
@@ -89,13 +91,14 @@ def sweep(
     how: dict[str, Any] = {"jobs": jobs, "metric": metric, "direction": direction}
     how |= {"min_steps": min_steps, "reduction_factor": reduction_factor}
     experiment = extended(recipe, settings or {}, grid or {}, configs, **how)
-    return run(NAME, sweep_settings(experiment, adapters), adapters=adapters)
+    given = given_adapters(adapters)
+    return run(NAME, sweep_settings(experiment, given), adapters=given)
 
 
 def extended(
     recipe: str | Experiment,
     settings: Values,
-    grid: Mapping[str, Sequence[Any]],
+    grid: Mapping[str, Iterable[Any]],
     runs: Sequence[Values] = (),
     **how: Any,
 ) -> Experiment:

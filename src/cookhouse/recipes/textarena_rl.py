@@ -31,7 +31,8 @@ class Config(ReinforcementSettings):
     )
     opponent_renderer: str | None = chz.field(
         default=None,
-        doc="Its chat format; default: the model's own, with thinking off where its family has a way.",
+        doc="Its chat format; default: that of the run that trained it, else the model's own, with thinking off where "
+        "its family has a way.",
         validator=_WITH_SEATS,
     )
     opponent_max_tokens: int | None = chz.field(

@@ -45,7 +45,8 @@ class Config(ReinforcementSettings):
     )
     answerer_renderer: str | None = chz.field(
         default=None,
-        doc="Its chat format; default: the model's own, with thinking off where its family has a way.",
+        doc="Its chat format; default: that of the run that trained it, else the model's own, with thinking off where "
+        "its family has a way.",
         validator=_BY_MODEL,
     )
     answerer_max_tokens: int | None = chz.field(

@@ -39,7 +39,7 @@ def open_registry(where: str | None, environ: Mapping[str, str]) -> ModelRegistr
     if name.endswith(_FILE_ENDINGS):
         from cookhouse.registry.sqlite import SqliteRegistry
 
-        return SqliteRegistry(Path(name))
+        return SqliteRegistry(Path(name).expanduser())
     if "/" in name and ":" not in name and not name.endswith(".py"):
         raise InputError(f"{name!r} is no registry; name a file that ends in {', '.join(_FILE_ENDINGS)}, or mlflow")
     return build(REGISTRIES, name, _is_registry)

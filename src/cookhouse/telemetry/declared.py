@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
+from cookhouse.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.telemetry.keys import BUILT_IN
 from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric
@@ -13,6 +14,7 @@ _OWN: dict[str, Metric] = {}
 _LINE = re.compile(r"|[^{}]*\{:\+?,?(\.\d)?[feg%]\}[^{}]*")
 
 
+@checked
 def declare_metric(metric: Metric) -> str:
     """Say what a metric is, for the rest of this process, and get its name. Runs that write it keep what was said.
 

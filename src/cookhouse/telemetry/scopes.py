@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from cookhouse.arguments import checked
 from cookhouse.errors import InputError
 
 MAX_ENTRIES = 1_000
@@ -100,6 +101,7 @@ class _Place:
 _PLACE: ContextVar[_Place | None] = ContextVar("cookhouse_scope", default=None)
 
 
+@checked
 @contextmanager
 def scope(title: str, *, is_open: bool = True) -> Iterator[None]:
     """Put what is noted in the body under a title; with `is_open=False` it is folded away until somebody looks."""
@@ -123,6 +125,7 @@ def note(text: object) -> None:
     _take(Note(text=str(text)))
 
 
+@checked
 def table(rows: Sequence[Mapping[str, object]]) -> None:
     """Keep rows by column; one that lacks a column has an empty cell there."""
     columns = list(dict.fromkeys(str(name) for row in rows for name in row))

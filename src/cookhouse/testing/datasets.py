@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cookhouse.data import DatasetStore, HubSplit, Rows
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, with_article
 from cookhouse.testing.contract import Contract, require
 
 
@@ -40,7 +40,8 @@ class DatasetStoreContract(Contract[DatasetStore]):
         read = [row for block in range(len(rows.block_rows)) for row in rows.read(block)]
         for row in read:
             value = row.value()
-            require(isinstance(value, Mapping), f"a row must be a mapping; {row.place} is a {type(value).__name__}")
+            kind = with_article(type(value).__name__)
+            require(isinstance(value, Mapping), f"a row must be a mapping; {row.place} is {kind}")
         places = {row.place for row in read}
         require(len(places) == len(read), f"places must tell rows apart; {len(read)} rows have {len(places)} of them")
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from cookhouse.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.files import append_line, whole_lines, write_whole
 
@@ -145,6 +146,7 @@ def named_by_run(saved: Sequence[Checkpoint]) -> Sequence[Checkpoint]:
     return sorted(newest_first, key=lambda checkpoint: not checkpoint.best)
 
 
+@checked
 def get_last_checkpoint(
     log_path: str | Path, required_key: Literal["state_path", "sampler_path"] = "state_path"
 ) -> Checkpoint | None:
@@ -156,5 +158,5 @@ def get_last_checkpoint(
     """
     if required_key not in ("state_path", "sampler_path"):
         raise InputError(f"required_key is {required_key!r}; it must be state_path or sampler_path")
-    saved = CheckpointFile(Path(log_path) / CHECKPOINTS_FILE).read()
+    saved = CheckpointFile(Path(log_path).expanduser() / CHECKPOINTS_FILE).read()
     return next((checkpoint for checkpoint in reversed(saved) if getattr(checkpoint, required_key)), None)

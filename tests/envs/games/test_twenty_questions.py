@@ -13,6 +13,7 @@ from tests.envs.answers import TINY, answer_with, configured
 from cookhouse.chat import Message, Renderer
 from cookhouse.envs import GroupDataset, Prompting, Secret, TwentyQuestionsConfig, TwentyQuestionsEnv, TwoModelBuilder
 from cookhouse.envs.games.answerer import ModelAnswerer, NumberAnswerer
+from cookhouse.envs.second_model import SecondModelSpec
 from cookhouse.errors import InputError
 from cookhouse.rl import StopCondition, TokensWithLogprobs
 
@@ -184,6 +185,28 @@ async def test_a_second_model_answers_about_words(tmp_path: Path) -> None:
     assert prompting.renderer.encoder.decode(result.next_observation.to_ints()).endswith("Human: Yes.\nAI:")
     with pytest.raises(InputError, match="there is no service to sample from it"):
         await config.build()
+
+
+@pytest.mark.parametrize("recorded", [{"model_name": TINY, "renderer_name": "human_ai"}, None])
+async def test_a_second_model_may_be_named_as_any_weights_are(tmp_path: Path, recorded: dict[str, str] | None) -> None:
+    """Catches weights of a run asked in another chat format than its own, or refused by name."""
+    opened: list[str] = []
+
+    async def open_sampler(model: str) -> Any:
+        opened.append(model)
+        return Client()
+
+    name = "tinker://elsewhere/sampler_weights/final"
+    if recorded is not None:
+        name = str(tmp_path / "first")
+        (tmp_path / "first").mkdir()
+        (tmp_path / "first" / "run.json").write_text("{}")
+        (tmp_path / "first" / "config.json").write_text(json.dumps({"recipe": "supervised", "config": recorded}))
+    spec = SecondModelSpec(model_name=name, trained_model=TINY, answer_tokens=4)
+    _, renderer = await spec.open(open_sampler)
+    assert opened == [name]
+    whole = renderer.encoder.decode(renderer.build_generation_prompt([{"role": "user", "content": "hi"}]).to_ints())
+    assert ("Human: hi" in whole) == (recorded is not None)
 
 
 _THOUGHTS = "<think>\n" + "An owl is a bird. " * 100 + "\n</think>\n\nYes.<|im_end|>"

@@ -39,7 +39,7 @@ def delete(
     which: Annotated[
         list[str],
         typer.Argument(
-            metavar="CHECKPOINT...",
+            metavar="CHECKPOINT",
             help=f"tinker:// paths; or runs, meaning all that they saved: {NAMING}.",
             autocompletion=complete_run,
         ),

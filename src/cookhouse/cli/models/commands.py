@@ -69,9 +69,11 @@ def list_(
 ) -> None:
     """List versions, by name, stage and metrics.
 
-    Such as the best of those that are not in use yet: cookhouse models list --stage experiment --where 'nll<0.5' --sort
-    accuracy
-    """
+    Such as the best of those that are not in use yet:
+
+    \b
+      cookhouse models list --stage experiment --where 'nll<0.5' --sort accuracy
+    """  # noqa: D301  \b keeps lines as they are
     from cookhouse.registry import Query, parse_bound, parse_stage
 
     query = Query(
@@ -96,8 +98,11 @@ def show(which: Which, registry: Registry = None) -> None:
     """Show a version and its lineage.
 
     What it is, the stages it came to, what it measured, whether its weights are still what was registered, and, as a
-    tree, what it came from and what came from it: cookhouse models show sums@production
-    """
+    tree, what it came from and what came from it:
+
+    \b
+      cookhouse models show sums@production
+    """  # noqa: D301  \b keeps lines as they are
     from rich.console import Console
 
     from cookhouse.cli.models.lineage import lineage_tree
@@ -146,10 +151,12 @@ def register(
 ) -> None:
     """Register weights by hand.
 
-    Those of a run that was given no name: cookhouse models register sums runs/first --metric accuracy=0.95
+    Those of a run that was given no name, or from elsewhere:
 
-    Or from elsewhere: cookhouse models register sums ./peft --parent sums@1 --descent dpo_trained_from
-    """
+    \b
+      cookhouse models register sums runs/first --metric accuracy=0.95
+      cookhouse models register sums ./peft --parent sums@1
+    """  # noqa: D301  \b keeps lines as they are
     from cookhouse.cli.models.registering import model_by_hand
 
     opened = _open(registry)
@@ -168,9 +175,11 @@ def promote(
 ) -> None:
     """Bring a version to another stage.
 
-    One version of a name is in production at most, and the one before it is archived: cookhouse models promote sums@3
-    production
-    """
+    One version of a name is in production at most, and the one before it is archived:
+
+    \b
+      cookhouse models promote sums@3 production
+    """  # noqa: D301  \b keeps lines as they are
     from cookhouse.registry import ModelStage, Query, parse_stage
 
     to = parse_stage(stage)
@@ -186,13 +195,16 @@ def promote(
 
 @models_app.command()
 def compare(
-    which: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Two or more, each as name@version.")],
+    which: Annotated[list[str], typer.Argument(metavar="MODEL", help="Two or more, each as name@version.")],
     registry: Registry = None,
 ) -> None:
     """Put versions side by side.
 
-    What they are, and what they measured: cookhouse models compare sums@production sums@4
-    """
+    What they are, and what they measured:
+
+    \b
+      cookhouse models compare sums@production sums@4
+    """  # noqa: D301  \b keeps lines as they are
     if len(which) < 2:
         raise InputError("name two models or more to compare, such as sums@production sums@4")
     opened = _open(registry)
@@ -212,9 +224,11 @@ def set_parent(
 ) -> None:
     """Say where a version came from.
 
-    One that was registered by hand, or before its parent: cookhouse models set-parent sums@2 sums@1 --descent
-    rl_trained_from
-    """
+    One that was registered by hand, or before its parent:
+
+    \b
+      cookhouse models set-parent sums@2 sums@1 --descent rl_trained_from
+    """  # noqa: D301  \b keeps lines as they are
     from cookhouse.cli.models.registering import parse_descent
 
     version = _open(registry).set_parent(which, parent, parse_descent(descent))
@@ -230,8 +244,11 @@ def delete(
 ) -> None:
     """Forget a version.
 
-    Its weights stay where they are, and its number is not given again: cookhouse models delete sums@2
-    """
+    Its weights stay where they are, and its number is not given again:
+
+    \b
+      cookhouse models delete sums@2
+    """  # noqa: D301  \b keeps lines as they are
     opened = _open(registry)
     version = opened.get(which)
     if not yes:

@@ -29,7 +29,7 @@ Run: TypeAlias = Annotated[
     str, typer.Argument(metavar="RUN", help=f"A run: {NAMING}.", autocompletion=complete_run, show_default=False)
 ]
 Runs: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="RUN...", help=f"Runs, each by {NAMING}.", autocompletion=complete_run)
+    list[str], typer.Argument(metavar="RUN", help=f"Runs, each by {NAMING}.", autocompletion=complete_run)
 ]
 Under: TypeAlias = Annotated[
     Path, typer.Option("--under", metavar="DIR", help="Folder in which runs are looked for, at any depth.")

@@ -45,7 +45,7 @@ def serve(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- COMMAND]",
+            metavar="-- COMMAND",
             help="Serve while this command runs, which finds the address and a key in its environment, and exit as it "
             "does.",
             show_default=False,
@@ -272,12 +272,16 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve models for training and sampling until Ctrl-C, or while a command runs: cookhouse serve -- python train.py
+    """Serve models for training and sampling until Ctrl-C, or while a command runs.
+
+    \b
+      cookhouse serve
+      cookhouse serve -- python train.py
 
     NAME is asked for with a context suffix as well (NAME:peft:262144): the context is always the model's whole one.
     A sample ends at the model's own end tokens beside what a request names in `stop`; with an empty list it goes on to
     max_tokens.
-    """
+    """  # noqa: D301  \b keeps lines as they are
     state = state_dir or default_state_dir(os.environ)
     if backup is not None:
         check_backup(state, command=command, database=database, shared_folder=shared_folder, checkpoints=checkpoints)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sized
 
 from cookhouse.data.sources.registry import RowsFunction
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, with_article
 
 _WAY_OUT = "give a list of rows, a function that returns or yields them, or a text that names a data set"
 
@@ -26,7 +26,7 @@ class GivenRows(str):
             return given
         if isinstance(given, Iterable) and not isinstance(given, Mapping | str | bytes):
             if iter(given) is given:
-                raise InputError(f"a {type(given).__name__} gives its rows only once; {_WAY_OUT}")
+                raise InputError(f"{with_article(type(given).__name__)} gives its rows only once; {_WAY_OUT}")
             count = f"{len(given)} " if isinstance(given, Sized) else ""
             made = cls(f"<{type(given).__name__} of {count}rows>")
             made.make = lambda: given
@@ -34,7 +34,7 @@ class GivenRows(str):
             made = cls(f"<function {getattr(given, '__qualname__', type(given).__name__)}>")
             made.make = given
         else:
-            raise InputError(f"a {type(given).__name__} is no data set; {_WAY_OUT}")
+            raise InputError(f"{with_article(type(given).__name__)} is no data set; {_WAY_OUT}")
         return made
 
 

@@ -6,7 +6,7 @@ Legend: K blocks.
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +23,7 @@ from cookhouse.extras import install_command
 MAX_DOWNLOAD_BYTES = 2 * 2**30
 """Larger sets are streamed from the hub, where their files are Parquet; nothing of them is kept on disk."""
 _BLOCK_ROWS = 256
+_TIMEOUT_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +49,8 @@ class HubDatasetStore:
             raise InputError(
                 f"there is no data set {split.name} in {self._mirror}; put it there, as a folder of that name"
             )
-        parts = [self._open(split, place, config) for config in split.configs]
+        with _answering(split.name) if self._mirror is None and not Path(place).is_dir() else nullcontext():
+            parts = [self._open(split, place, config) for config in split.configs]
         return parts[0] if len(parts) == 1 else JoinedRows(parts)
 
     def _open(self, split: HubSplit, place: str, config: str | None) -> Rows:
@@ -121,6 +123,30 @@ def _library(name: str) -> ModuleType:
         ) from error
     library: ModuleType = datasets
     return library
+
+
+@contextmanager
+def _answering(name: str) -> Iterator[None]:
+    """Ask the hub for a set once, with a time limit. Where it cannot be reached, the body finds what is on disk: the
+    libraries would ask for each file six times over.
+    """
+    from datasets import config
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    was_offline = constants.HF_HUB_OFFLINE, config.HF_HUB_OFFLINE
+    if not any(was_offline):
+        try:
+            HfApi(endpoint=config.HF_ENDPOINT).dataset_info(name, timeout=_TIMEOUT_SECONDS)
+        except (HfHubHTTPError, HFValidationError):
+            pass  # it is there: what it says of the set is told where that is opened
+        except Exception as error:  # transport errors have no common class across versions of the hub's client
+            _log.warning("the hub cannot be reached (%s): %s is looked for on disk", error, name)
+            constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, config.HF_HUB_OFFLINE = was_offline
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from cookhouse.engine.model.pretrained import (
 )
 from cookhouse.engine.model.published import Published
 from cookhouse.engine.model.text_part import text_config
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, with_article
 
 _CANNOT_RUN = "its layers cannot be run over packed positions"
 
@@ -275,6 +275,7 @@ def _check_parts(model: Any) -> None:
     """Refuse a model that is not a decoder and a linear output projection behind it."""
     output = model.get_output_embeddings()
     if not isinstance(output, nn.Linear):
-        raise InputError(f"its output projection is a {type(output).__name__} and not linear; use another model")
+        kind = with_article(type(output).__name__)
+        raise InputError(f"its output projection is {kind} and not linear; use another model")
     if model.get_decoder() is output:
         raise InputError("what it calls its decoder is its output projection; use another model")

@@ -131,7 +131,9 @@ class TwentyQuestionsConfig(EnvConfig):
 
     answerer_model: str | None = chz.field(default=None, doc="Model that answers; None: numbers, answered by rules.")
     answerer_renderer: str | None = chz.field(
-        default=None, doc="Its chat format; default: the model's own, with thinking off where its family has a way."
+        default=None,
+        doc="Its chat format; default: that of the run that trained it, else the model's own, with thinking off where "
+        "its family has a way.",
     )
     answerer_max_tokens: int | None = chz.field(
         default=None, doc="Tokens of its answers; default: 64, and 2048 more where it thinks."
@@ -178,6 +180,7 @@ class TwentyQuestionsConfig(EnvConfig):
             raise InputError(f"answerer_model is {model!r}, and there is no service to sample from it")
         spec = SecondModelSpec(
             model_name=model,
+            trained_model=self.model_name,
             renderer_name=self.answerer_renderer,
             force_renderer=self.force_renderer,
             max_tokens=self.answerer_max_tokens,

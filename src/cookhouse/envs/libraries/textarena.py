@@ -171,7 +171,9 @@ class TextArenaConfig(EnvConfig):
     num_players: int = chz.field(default=1, doc="Seats; the model takes one.")
     opponent_model: str | None = chz.field(default=None, doc="Model that takes the other seats, if there are any.")
     opponent_renderer: str | None = chz.field(
-        default=None, doc="Its chat format; default: the model's own, with thinking off where its family has a way."
+        default=None,
+        doc="Its chat format; default: that of the run that trained it, else the model's own, with thinking off where "
+        "its family has a way.",
     )
     opponent_max_tokens: int | None = chz.field(
         default=None, doc="Tokens of its moves; default: 512, and 2048 more where it thinks."
@@ -214,6 +216,7 @@ class TextArenaConfig(EnvConfig):
             )
         spec = SecondModelSpec(
             model_name=self.opponent_model,
+            trained_model=self.model_name,
             renderer_name=self.opponent_renderer,
             force_renderer=self.force_renderer,
             max_tokens=self.opponent_max_tokens,

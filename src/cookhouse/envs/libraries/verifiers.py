@@ -10,7 +10,6 @@ One side waits while the other works. The task belongs to its environment, whose
 
 import asyncio
 import functools
-import json
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 import chz
 
 from cookhouse.chat import Message, text_of
+from cookhouse.documents import read_json
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.libraries.verifiers_client import Turn, make_client
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder
@@ -173,7 +173,7 @@ class VerifiersConfig(EnvConfig):
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except ValueError as error:
         raise InputError(f"env_args is not JSON: {error}") from error
     if not isinstance(value, dict):

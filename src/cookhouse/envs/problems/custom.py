@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
+from cookhouse.arguments import checked
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder
 from cookhouse.envs.prompting import Prompting
@@ -39,6 +40,7 @@ class MessageEnvironments(Generic[P]):
         return EnvFactoryGroupBuilder(make_env=make_env, group_size=group_size, tags=(self.name,))
 
 
+@checked
 def message_environments(
     settings: EnvironmentSettings,
     make_env: Callable[[P], MessageEnv],

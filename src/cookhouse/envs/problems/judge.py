@@ -5,7 +5,7 @@ import hashlib
 
 from cookhouse.chat import Comparison, ComparisonRenderer
 from cookhouse.data import build_renderer
-from cookhouse.envs.second_model import OpenSampler, SecondModelSpec
+from cookhouse.envs.second_model import OpenSampler, completer_of
 from cookhouse.errors import InputError
 from cookhouse.grading import CompleterPreferenceModel, GenerativePreferenceModel, Judgment, PreferenceModel
 from cookhouse.models.catalog import context_tokens
@@ -57,7 +57,7 @@ async def open_preference_model(config: JudgeSettings, open_sampler: OpenSampler
 
 
 async def _opened(config: JudgeSettings, name: str, open_sampler: OpenSampler) -> PreferenceModel:
-    completer = SecondModelSpec(model_name=name, answer_tokens=1).completer_of(open_sampler)
+    completer = completer_of(name, open_sampler)
     if completer is not None:
         return CompleterPreferenceModel(completer)
     base, chat_format = preference_format(config)

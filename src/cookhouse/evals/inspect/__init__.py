@@ -13,6 +13,18 @@ def require_inspect(what: str) -> None:
         raise InputError(f"{what} needs Inspect AI, which is not installed: {install_command('inspect')}")
 
 
+def task_place(name: str) -> str:
+    """`file.py:task` for `file.py@task`, which is how tasks are spelled; any other name as it is."""
+    file, at, task = name.rpartition("@")
+    return f"{file}:{task}" if at and file.endswith(".py") else name
+
+
+def task_spec(name: str) -> str:
+    """`file.py@task` for `file.py:task`; any other name as it is."""
+    file, colon, task = name.rpartition(":")
+    return f"{file}@{task}" if colon and file.endswith(".py") else name
+
+
 def is_inspect_task(thing: object) -> bool:
     """Whether this is a function with Inspect AI's `@task`."""
     if "inspect_ai" not in sys.modules:  # who has the decorator has imported it

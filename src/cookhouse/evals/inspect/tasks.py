@@ -14,6 +14,7 @@ from inspect_ai.model import GenerateConfig, ModelAPI
 
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.evals.inspect import task_spec
 from cookhouse.evals.inspect.logs import InspectResult, read_result, result_name
 from cookhouse.evals.inspect.opening import opened, opened_model
 from cookhouse.evals.inspect.running import inspect_turn
@@ -56,7 +57,7 @@ async def find_tasks(specs: Sequence[str], limit: int | None, epochs: int | None
     Raises:
         InputError: there is no such task, its file cannot be imported, or two tasks have one name.
     """
-    found = [task for spec in specs for task in await _found(spec, limit, epochs)]
+    found = [task for spec in specs for task in await _found(task_spec(spec), limit, epochs)]
     names = [task.name for task in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"{', '.join(twice)} is named twice; name it once")

@@ -14,6 +14,7 @@ from cookhouse.files import file_errors
 from cookhouse.runs.lock import busy, is_held
 from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, LOCK_FILE
 from cookhouse.settings.facts import NamedWeights
+from cookhouse.settings.rows import ROWS_FIELDS
 
 logger = logging.getLogger(__name__)
 
@@ -109,10 +110,21 @@ def _check_same_run(spec: FolderSpec) -> None:
         raise InputError(f"{spec.path} holds a run of {recipe}, not of {spec.recipe}; choose another log_path")
     for name, value in spec.config.items():
         if name in before and name not in spec.free_fields and before[name] != value:
+            if name in ROWS_FIELDS and _is_compared(spec, before[name], value):
+                continue
             raise InputError(
                 f"{name}={value!r}, but the run in {spec.path} was started with {before[name]!r}, and going on with "
                 "another would be another run; leave it as it was, or choose another log_path"
             )
+
+
+def _is_compared(spec: FolderSpec, before: object, now: object) -> bool:
+    """Whether a name of data may be another: it is that of one file, whose content is compared with what there was."""
+    are_files = all(isinstance(name, str) and not {",", ":"} & set(name) for name in (before, now))
+    path = spec.path / DATA_FILE
+    if not are_files or not Path(str(now)).is_file() or not path.is_file():
+        return False
+    return set(_recorded_data(path)) == set(spec.data)
 
 
 def recorded_synthetic(folder: Path) -> tuple[str, ...]:
@@ -128,13 +140,7 @@ def _check_same_data(spec: FolderSpec) -> None:
     if not path.exists():
         logger.warning("%s does not exist: cannot check whether the data has changed", path)
         return
-    try:
-        recorded = {
-            name: Fingerprint(**{**value, "marks": tuple(value["marks"])})
-            for name, value in json.loads(path.read_text(encoding="utf-8")).items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} does not hold fingerprints of data ({error}); choose another log_path") from error
+    recorded = _recorded_data(path)
     for name in recorded.keys() & spec.data.keys():
         changes = recorded[name].changes_to(fingerprint_of(spec.data[name], stride=recorded[name].stride))
         if changes is not None:
@@ -142,3 +148,13 @@ def _check_same_data(spec: FolderSpec) -> None:
                 f"{spec.data[name]} has changed since the run in {spec.path} was started: {changes}. Going on with it "
                 "would be another run; restore it, or choose another log_path"
             )
+
+
+def _recorded_data(path: Path) -> dict[str, Fingerprint]:
+    try:
+        return {
+            name: Fingerprint(**{**value, "marks": tuple(value["marks"])})
+            for name, value in json.loads(path.read_text(encoding="utf-8")).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} does not hold fingerprints of data ({error}); choose another log_path") from error

@@ -1,7 +1,6 @@
 """MLflow, by its own SDK: the tracking server, database or folder of MLFLOW_TRACKING_URI."""
 
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
 from cookhouse.telemetry.record import Values
+from cookhouse.telemetry.sinks.fitted_names import mlflow_name
 from cookhouse.telemetry.sinks.tracked import TrackerRun, TrackerSink, described, read_tracker_run, run_name
 
 _STATUSES = {"success": "FINISHED", "interrupted": "KILLED", "errored": "FAILED"}
@@ -36,7 +36,7 @@ class MlflowTracker:
         """
         now = int(time.time() * 1000)
         metrics = [
-            Metric(_metric_name(name), float(value), now, step)
+            Metric(mlflow_name(name), float(value), now, step)
             for name, value in values.items()
             if not isinstance(value, str)
         ]
@@ -84,11 +84,6 @@ def make_sink(folder: Path, settings: Mapping[str, Any]) -> TrackerSink:
     return TrackerSink(
         "mlflow", folder, MlflowTracker(read_tracker_run(folder, "mlflow"), project, name, described(folder, settings))
     )
-
-
-def _metric_name(name: str) -> str:
-    """MLflow takes letters, digits and some signs; others become `_`."""
-    return re.sub(r"[^\w\-. :/]", "_", name)
 
 
 def _batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:

@@ -26,6 +26,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.extras import install_command
 from cookhouse.telemetry import events
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Span, Values
+from cookhouse.telemetry.sinks.fitted_names import opentelemetry_name
 from cookhouse.telemetry.sinks.named import CheckedSink
 from cookhouse.telemetry.sinks.tracked import described, run_name
 
@@ -114,7 +115,7 @@ class OpenTelemetrySink:
 
     def _gauge(self, name: str) -> Any:
         if name not in self._gauges:
-            self._gauges[name] = self._meter.create_gauge(_instrument_name(name))
+            self._gauges[name] = self._meter.create_gauge(opentelemetry_name(name))
         return self._gauges[name]
 
     def _flush(self) -> None:
@@ -185,12 +186,6 @@ def _attributes(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _status(error: str | None) -> Any:
     return Status(StatusCode.OK) if error is None else Status(StatusCode.ERROR, error)
-
-
-def _instrument_name(name: str) -> str:
-    """OTel takes a letter and then at most 254 letters, digits and `_./-`; others become `_`."""
-    plain = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_./-") else "_" for sign in name)
-    return (plain if plain[:1].isalpha() else f"m_{plain}")[:255]
 
 
 def _check_exporters() -> None:

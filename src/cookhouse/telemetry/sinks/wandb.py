@@ -10,6 +10,7 @@ import wandb
 
 from cookhouse.errors import InputError
 from cookhouse.telemetry.record import Values
+from cookhouse.telemetry.sinks.fitted_names import wandb_name
 from cookhouse.telemetry.sinks.named import CheckedSink
 from cookhouse.telemetry.sinks.tracked import TrackerRun, TrackerSink, described, read_tracker_run, run_name
 
@@ -37,7 +38,7 @@ class WandbTracker:
         )
 
     def log(self, step: int, values: Values) -> None:
-        self._run.log(dict(values), step=step)
+        self._run.log({wandb_name(name): value for name, value in values.items()}, step=step)
 
     def finish(self, status: str) -> None:
         self._run.finish(exit_code=_EXIT_CODES.get(status, 1))

@@ -10,6 +10,7 @@ from typing import Any
 
 import tinker
 
+from cookhouse.arguments import checked
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.files import file_errors
 from cookhouse.training.clients.client import TrainingClient
@@ -81,6 +82,7 @@ def submit_checkpoint(
     )
 
 
+@checked
 def save_checkpoint(
     training_client: TrainingClient,
     name: str,
@@ -99,6 +101,7 @@ def save_checkpoint(
     return asyncio.run(save_checkpoint_async(training_client, name, log_path, loop_state, kind, ttl_seconds))
 
 
+@checked
 async def save_checkpoint_async(
     training_client: TrainingClient,
     name: str,

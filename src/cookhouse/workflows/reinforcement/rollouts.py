@@ -15,12 +15,14 @@ from cookhouse.rl import (
     TrajectoryGroup,
     do_group_rollout,
 )
+from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.settings import RolloutLimits, part_of
 from cookhouse.training import (
     Cadence,
     SamplingClient,
     ScheduledEvaluation,
 )
+from cookhouse.weights.names import find_weights
 from cookhouse.workflows.base.evaluation import scheduled_evaluators
 from cookhouse.workflows.base.run import open_run, set_steps
 from cookhouse.workflows.base.second_model import SecondModel
@@ -45,7 +47,12 @@ R = TypeVar("R", bound=RolloutState)
 )
 async def build_env_group(state: RolloutState) -> None:
     """Read the problems, and know from them how many steps there will be."""
-    others = SecondModels(partial(_name_second_model, state), state.context.adapters.completer)
+    adapters, among = state.context.adapters, (state.context.folder.path.parent, RUNS_FOLDER)
+    others = SecondModels(
+        partial(_name_second_model, state),
+        adapters.completer,
+        lambda name: find_weights(name, adapters.registry).origin(among),
+    )
     train, test = await state.environments(others).build()
     if not len(train):
         raise InputError("there are no groups to train on; see batch_size and what the data holds")

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from cookhouse.arguments import checked
 from cookhouse.data import DataSource
 from cookhouse.registry import Descent
 from cookhouse.rl import ADVANTAGES, TrajectoryGroup
@@ -177,6 +178,7 @@ def post_kl_slot() -> SlotStage[R]:
     )
 
 
+@checked
 def reinforcement_workflow(
     config: ReinforcementSettings, environments: Environments, *, data_files: Mapping[str, DataSource] | None = None
 ) -> Workflow[ReinforcementState]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from cookhouse.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.runs import RunResult
 from cookhouse.settings import StepSettings
@@ -78,6 +79,7 @@ class LoopState(RunState):
 L = TypeVar("L", bound=LoopState)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Loop(Generic[L]):
     """The training loop's slots, filled with stages. Listed in the order in which a step passes through them."""
@@ -138,6 +140,7 @@ class Loop(Generic[L]):
         return {name: stage for name, stage in filled.items() if isinstance(stage, SlotStage)}
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Stages(Generic[S]):
     """Stages one after another, such as those of an evaluation."""

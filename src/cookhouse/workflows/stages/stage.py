@@ -4,10 +4,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from cookhouse.arguments import checked
+
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Stage(Generic[S_contra]):
     """One named step of a workflow. `reads` and `writes` name fields of the state."""
@@ -38,6 +41,7 @@ class Stage(Generic[S_contra]):
         return self.when is not None
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class SlotStage(Generic[S_contra]):
     """What fills one slot of the training loop, made from the state when the loop begins."""
@@ -52,6 +56,7 @@ class SlotStage(Generic[S_contra]):
     """Spans within it that a person may look for, in their order."""
 
 
+@checked
 def stage(
     *,
     reads: tuple[str, ...] = (),

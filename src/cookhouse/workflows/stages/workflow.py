@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from cookhouse.adapters import check_ports
+from cookhouse.arguments import checked
 from cookhouse.data import DataSource
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import Descent
@@ -34,6 +35,7 @@ def _no_previews(state: Any) -> Sequence[Preview]:
     return ()
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Workflow(Generic[S]):
     """What a recipe does, as objects: the same ones are checked, run and described."""

@@ -4,6 +4,7 @@ from functools import partial
 
 import tinker
 
+from cookhouse.arguments import checked
 from cookhouse.data.batches.stream import StreamedBatch
 from cookhouse.settings import SupervisedSettings
 from cookhouse.training import (
@@ -40,6 +41,7 @@ async def _assemble(batch: Batch | list[Batch]) -> Assembled[None]:
     )
 
 
+@checked
 def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]:
     """The stages of a supervised run."""
     return training_workflow(
