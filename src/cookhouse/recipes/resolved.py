@@ -160,6 +160,7 @@ def _context(
         data={name: from_store(each, adapters.datasets) for name, each in {**workflow.data_files, **asked}.items()},
         ask=adapters.ask,
         synthetic=adapters.synthetic,
+        registry=lambda: adapters.registry or open_registry(config.registry, os.environ),
     )
     choice = choose_folder(folder)
     if choice is FolderChoice.RESUME:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -110,21 +111,37 @@ async def _run(
     process: "ServerProcess | None",
 ) -> "RunResult[Any]":
     """As `run_async`; `process` is to be its embedded engine, if it needs one. This is where the SDK is loaded."""
-    from cookhouse.runs import record_failure
+    from cookhouse.runs import settling
     from cookhouse.telemetry import events
     from cookhouse.training import Interrupt
-    from cookhouse.workflows import run_workflow
 
     stopping = interrupt or Interrupt()
     is_part = stopping.is_taken  # of another run, whose limits hold for all of it
     if not is_part:
         stopping.on_request = partial(_tell_request, telemetry)
     found = resolved(recipe, config, given, telemetry, stopping)
-    workflow, context = found.workflow, found.context
     if (taken := defaults_taken(found.config)) is not None:
         telemetry.event(events.RUN_DEFAULTS, text=taken)
     for note in unread_defaults(found.config):
         telemetry.event(events.DATA_NOTE, text=note)
+    with settling(found.context.folder.path):  # when no process writes there any more
+        return await _run_connected(found, given, telemetry, stopping, process, is_part=is_part)
+
+
+async def _run_connected(
+    found: Resolved,
+    given: Adapters,
+    telemetry: "Telemetry",
+    stopping: "Interrupt",
+    process: "ServerProcess | None",
+    *,
+    is_part: bool,
+) -> "RunResult[Any]":
+    from cookhouse.runs import record_failure
+    from cookhouse.workflows import run_workflow
+
+    begun_at = datetime.now(UTC)
+    workflow, context = found.workflow, found.context
     is_shown = found.config.view and not is_part
     page = PageBeside(context.folder.path, partial(_tell_page, telemetry)) if is_shown else nullcontext()
     try:
@@ -139,11 +156,23 @@ async def _run(
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, InputError) and not isinstance(error, BadRowsError):
             raise
+        if not _has_opened(context, begun_at):
+            raise
         if isinstance(error, Exception):
             record_failure(context.folder.path, error)
         for note in _how_to_resume(context, given.program or "cookhouse"):
             error.add_note(note)
         raise
+
+
+def _has_opened(context: "RunContext", since: datetime) -> bool:
+    """Whether the folder holds this run, and not the one that it was to replace."""
+    from cookhouse.runs import FolderChoice, read_launches
+
+    if context.choice is not FolderChoice.DELETE:
+        return True
+    launches = read_launches(context.folder.path)
+    return bool(launches) and launches[-1].started_at >= since
 
 
 def _tell_request(telemetry: "Telemetry", reason: str | None) -> None:

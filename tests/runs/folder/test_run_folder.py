@@ -65,7 +65,7 @@ def test_a_run_goes_on_only_with_the_data_it_was_started_with(tmp_path: Path) ->
     with pytest.raises(InputError, match=r"rows.jsonl has changed .*: it had 3 lines and has 2; .*line 2. .*restore"):
         choose_folder(again)
     assert choose_folder(spec(folder.path, "delete", data={"train": rows})) is FolderChoice.DELETE
-    opened(spec(folder.path, "delete", data={"train": rows}))
+    opened(spec(folder.path, "delete", data={"train": rows})).begin()
     assert opened(again).path == folder.path
 
 

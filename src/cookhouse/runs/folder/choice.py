@@ -1,23 +1,34 @@
-"""Whether a run may have its folder: make it, empty it, or go on in it; found out before anything is done."""
+"""Whether a run may have its folder: make it, take another's, or go on in it; found out before anything is done."""
 
 import json
 import logging
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cookhouse.data import DataSource, Fingerprint, fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors
+from cookhouse.runs.folder.replaced import check_replaceable, settle_replaced
 from cookhouse.runs.lock import busy, is_held
 from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, LOCK_FILE
 from cookhouse.settings.facts import NamedWeights
 
+if TYPE_CHECKING:
+    from cookhouse.registry import ModelRegistry
+
 logger = logging.getLogger(__name__)
 
 _CHOICES = ("delete", "resume", "raise")
+
+
+def _default_registry() -> "ModelRegistry":
+    from cookhouse.registry import open_registry
+
+    return open_registry(None, os.environ)
 
 
 class FolderChoice(StrEnum):
@@ -54,6 +65,12 @@ class FolderSpec:
     ask: Callable[[str], str] | None = None
     synthetic: tuple[str, ...] = ()
     """Ports whose adapters made something up, in this run or before it was resumed; recorded in config.json."""
+    registry: "Callable[[], ModelRegistry]" = _default_registry
+    """Opens what may know of the weights of a run that is to be replaced."""
+
+    def check_replaceable(self) -> None:
+        """See that this run may take the place of the one in its folder. Raises as the function of that name."""
+        check_replaceable(self.path, self.config, self.registry())
 
 
 def choose_folder(spec: FolderSpec) -> FolderChoice:
@@ -61,12 +78,16 @@ def choose_folder(spec: FolderSpec) -> FolderChoice:
 
     Raises:
         InputError: the folder is there and may not be used, or a run is going on in it, or it holds another run, or one
-            of other data.
+            of other data, or one that must not be deleted.
     """
     if is_held(spec.path):
         raise busy(spec.path)
     with file_errors(spec.path):
+        if settle_replaced(spec.path):
+            logger.warning("a run that was to replace the one in %s was killed before it began; it is back", spec.path)
         choice = FolderChoice(_choose(spec))
+    if choice is FolderChoice.DELETE and spec.behavior == choice:  # who is asked may say resume as well
+        spec.check_replaceable()
     if choice is FolderChoice.RESUME:
         _check_same_run(spec)
         _check_same_data(spec)
