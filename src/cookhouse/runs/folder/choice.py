@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from cookhouse.data import DataSource, Fingerprint, fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors
+from cookhouse.models.base_files import BaseFiles, changes_between, files_of_model
 from cookhouse.runs.folder.replaced import check_replaceable, settle_replaced
 from cookhouse.runs.lock import busy, is_held
-from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, LOCK_FILE
+from cookhouse.runs.names import BASE_FILE, CONFIG_FILE, DATA_FILE, LOCK_FILE
 from cookhouse.settings.facts import NamedWeights
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class FolderSpec:
     data: Mapping[str, DataSource] = field(default_factory=dict)
     """Files and data sets that the run reads, by what for; their fingerprints are recorded in data.json, and a resume
     on those with others is refused."""
+    base_models: Callable[[], Sequence[str]] | None = None
+    """Models that a service of the run's own computes; what their weights hold is recorded in base.json, and a resume
+    on others is refused. None: it has no such service."""
     ask: Callable[[str], str] | None = None
     synthetic: tuple[str, ...] = ()
     """Ports whose adapters made something up, in this run or before it was resumed; recorded in config.json."""
@@ -91,6 +95,8 @@ def choose_folder(spec: FolderSpec) -> FolderChoice:
     if choice is FolderChoice.RESUME:
         _check_same_run(spec)
         _check_same_data(spec)
+        if spec.base_models is not None:
+            _check_same_base(spec)
     return choice
 
 
@@ -162,4 +168,30 @@ def _check_same_data(spec: FolderSpec) -> None:
             raise InputError(
                 f"{spec.data[name]} has changed since the run in {spec.path} was started: {changes}. Going on with it "
                 "would be another run; restore it, or choose another log_path"
+            )
+
+
+def recorded_base(folder: Path) -> dict[str, BaseFiles]:
+    """The files of weights that a run recorded, by model; none where it recorded none.
+
+    Raises:
+        InputError: base.json is not what a run writes.
+    """
+    path = folder / BASE_FILE
+    try:
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): {str(file): str(mark) for file, mark in files.items()} for name, files in recorded.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} does not hold what weights were ({error}); choose another log_path") from error
+
+
+def _check_same_base(spec: FolderSpec) -> None:
+    for name, before in recorded_base(spec.path).items():
+        changes = changes_between(before, files_of_model(name))
+        if changes is not None:
+            raise InputError(
+                f"the weights of {name} have changed since the run in {spec.path} was started: {changes}. Going on "
+                "with them would be another run; put the old ones back, or choose another log_path"
             )

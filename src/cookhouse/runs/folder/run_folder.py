@@ -14,13 +14,15 @@ from typing import Any
 from cookhouse.data import fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors, write_whole
+from cookhouse.models.base_files import files_of_model
 from cookhouse.report import RecordedAnswer
-from cookhouse.runs.folder.choice import FolderChoice, FolderSpec
+from cookhouse.runs.folder.choice import FolderChoice, FolderSpec, recorded_base
 from cookhouse.runs.folder.replaced import delete_replaced, is_replacing, put_aside, settle_replaced
 from cookhouse.runs.folder.run_json import RunJson, earlier_launches, new_launch
 from cookhouse.runs.listing.find import find_runs
 from cookhouse.runs.lock import hold
 from cookhouse.runs.names import (
+    BASE_FILE,
     CONFIG_FILE,
     DATA_FILE,
     EVALUATIONS_FOLDER,
@@ -149,12 +151,22 @@ def open_folder(spec: FolderSpec, choice: FolderChoice) -> RunFolder:
         if spec.data and choice is not FolderChoice.RESUME:
             found = {name: asdict(fingerprint_of(path)) for name, path in spec.data.items()}
             write_whole(spec.path / DATA_FILE, json.dumps(found) + "\n")
+        if spec.base_models is not None:
+            _record_base(spec.path, spec.base_models())
     except BaseException:
         folder.close()
         if not settle_replaced(spec.path):
             folder.discard()
         raise
     return folder
+
+
+def _record_base(folder: Path, names: Sequence[str]) -> None:
+    """Of the models that are on this machine by now; what was recorded before stays."""
+    before = recorded_base(folder)
+    found = {name: files_of_model(name) for name in names if name not in before}
+    if new := {name: files for name, files in found.items() if files}:
+        write_whole(folder / BASE_FILE, json.dumps({**before, **new}, indent=1) + "\n")
 
 
 def _record(spec: FolderSpec, revision: str | None) -> dict[str, Any]:
