@@ -5,7 +5,7 @@ run, each in a process of its own; the first steps are left out. The student ans
 every answer has the same number of tokens: nothing stops one early on either side. The teacher is the base model, as it
 would be any other of its size. Ours learns from the teacher's logprobs of sampled tokens, TRL's from whole
 distributions (its `beta` 1, the reverse divergence): what each of the two does. Ours is the whole workflow with all
-that it writes, and its server is a second process, whose processor time counts.
+that it writes, and its server and engine are processes of their own, whose processor time counts.
 
     python -m bench.distill                             # cookhouse/tiny in fp32
 """
@@ -15,13 +15,14 @@ import asyncio
 import itertools
 import os
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench.harness import MODEL_HELP, isolated, now, parse_options, save_record
 from bench.rl import ADAPTED, LORA_ALPHA, Case, Marks, Measurement, Prompts, StepSpans, make_case
+
+from cookhouse.process_tree import cpu_seconds
 
 
 def run_cookhouse(case: Case, precision: str) -> Measurement:
@@ -64,7 +65,7 @@ async def _train(case: Case, precision: str) -> Measurement:
         }
         command = (*SERVER_COMMAND, "--device", case.device, "--precision", precision)
         async with local_server(Path(folder) / "service", base_models=[case.model], command=command) as server:
-            spans = StepSpans([os.getpid(), server.process.pid])
+            spans = StepSpans()
             connect = connect_to(server.url, server.api_key)
             await run_async(recipe, settings, adapters=Adapters(service=connect, sinks=[spans]))
     result = Measurement(tokens_per_answer=median(row["env/all/ac_tokens_per_turn"] for row in spans.rows))
@@ -93,7 +94,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
     class StepClock(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *_: Any, **__: Any) -> None:
             ends.append(now(case.device))
-            cpu_ends.append(time.process_time())
+            cpu_ends.append(cpu_seconds(os.getpid()))
 
     class OfTokens(GKDTrainer):  # type: ignore[misc]
         """Takes prompts as they are, in order, and notes how long the answers are."""

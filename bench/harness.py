@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 from bench.processor import calibrate, share_of_peak
 from bench.shapes import make_random_model
 
+from cookhouse import process_tree
+
 RESULTS = Path(__file__).parent / "results"
 MODEL_HELP = "embedded name, folder, random:HIDDENxLAYERS[xVOCABULARY] or random:qwen3-0.6b, -1.7b, -4b, -8b"
 
@@ -73,15 +75,9 @@ def peak_bytes(device: str) -> int:
         import torch
 
         return torch.cuda.max_memory_allocated()
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-
-
-def cpu_seconds(pid: int) -> float:
-    """Processor time that a process and its threads have used."""
-    # The second field, the name, may hold spaces; what is counted here begins behind it.
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    peak = process_tree.peak_bytes([os.getpid()])
+    assert peak is not None
+    return peak
 
 
 def isolated(function: Callable[..., _T], *arguments: Any) -> _T:
@@ -92,25 +88,48 @@ def isolated(function: Callable[..., _T], *arguments: Any) -> _T:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """A server in a process of its own."""
+    """A server in a process of its own, with its engine in another."""
 
     url: str
     api_key: str
+    device: str
     process: subprocess.Popen[str]
-    peak_file: Path
+
+    def peak_bytes(self) -> int:
+        """The most memory that it has held at once: what its engine says of its tensors on the GPU, or resident, of all
+        of its processes.
+        """
+        if self.device == "cuda":
+            return sum(worker["device_memory"]["peak_bytes"] for worker in self.workers())
+        peak = process_tree.peak_bytes(process_tree.tree(self.process.pid))
+        assert peak is not None
+        return peak
+
+    def workers(self) -> list[dict[str, Any]]:
+        """What its engines say of themselves, asked after this was called: each is asked once a second at most."""
+        import httpx
+
+        begun, headers = time.monotonic(), {"X-API-Key": self.api_key}
+        while True:
+            answer = httpx.get(f"{self.url}/api/v1/status", headers=headers, timeout=60, trust_env=False)
+            workers: list[dict[str, Any]] = answer.raise_for_status().json()["workers"]
+            ages = [worker["status_age_seconds"] for worker in workers]
+            if all(age is not None and age < time.monotonic() - begun for age in ages):
+                return workers
+            time.sleep(0.2)
 
     def stop(self) -> int:
-        """End it; the most memory that it has held at once, as of `peak_bytes`."""
+        """End it; as `peak_bytes` just before."""
+        peak = self.peak_bytes()
         self.process.communicate("")
-        return int(self.peak_file.read_text(encoding="ascii"))
+        return peak
 
 
 @contextmanager
 def serving(device: str, *arguments: str) -> Iterator[Server]:
     """A server that answers requests; further `arguments` are those of `python -m cookhouse.server`."""
     with tempfile.TemporaryDirectory() as folder:
-        peak_file = Path(folder) / "peak"
-        command = [sys.executable, "-m", "bench.server", str(peak_file), device, "--json", "--watch-stdin"]
+        command = [sys.executable, "-m", "cookhouse.server", "--device", device, "--json", "--watch-stdin"]
         process = subprocess.Popen(
             [*command, "--state-dir", f"{folder}/state", *arguments],
             stdin=subprocess.PIPE,
@@ -121,7 +140,7 @@ def serving(device: str, *arguments: str) -> Iterator[Server]:
         try:
             assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
-            yield Server(url=url, api_key=_KEY, process=process, peak_file=peak_file)
+            yield Server(url=url, api_key=_KEY, device=device, process=process)
         finally:
             if process.returncode is None:
                 process.communicate("")

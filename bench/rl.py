@@ -2,8 +2,9 @@
 
 Same model, prompts, reward, group and batch size, rank, adapted layers and precision, one after the other in one run,
 each in a process of its own; the first steps are left out. Every answer has the same number of tokens: nothing stops
-one early on either side. Ours is the reinforcement workflow with all that it writes, and its server is a second
-process, whose processor time counts. Sampling includes grading; assembly is advantages, datums, pages and logs.
+one early on either side. Ours is the reinforcement workflow with all that it writes; its server and engine are
+processes of their own, whose processor time counts. Sampling includes grading; assembly is advantages, datums, pages
+and logs.
 
     python -m bench.rl                              # cookhouse/tiny in fp32
     python -m bench.rl --precision bfloat16 --rounds 2
@@ -21,7 +22,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bench.harness import MODEL_HELP, cpu_seconds, isolated, model_folder, now, parse_options, save_record
+from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, save_record
+
+from cookhouse.process_tree import cpu_seconds
 
 if TYPE_CHECKING:
     import tinker
@@ -170,12 +173,11 @@ class Prompts:
 class StepSpans:
     """A telemetry sink that keeps when each step was submitted and answered, and its metrics."""
 
-    def __init__(self, pids: Sequence[int]) -> None:
-        self._pids = pids
+    def __init__(self) -> None:
         self.submitted: list[float] = []
         self.answered: list[float] = []
         self.cpu_seconds: list[float] = []
-        """Of all processes until each answer."""
+        """Of this process and all that it started, server and engine among them, until each answer."""
         self.rows: list[dict[str, float]] = []
 
     def write(self, record: Any) -> None:
@@ -185,7 +187,7 @@ class StepSpans:
         if isinstance(record, Span) and record.name == "optim_step":
             self.submitted.append(record.start_seconds)
             self.answered.append(record.end_seconds)
-            self.cpu_seconds.append(sum(map(cpu_seconds, self._pids)))
+            self.cpu_seconds.append(cpu_seconds(os.getpid()))
         if isinstance(record, MetricsRow) and "optim/loss" in record.metrics:
             numbers = {name: value for name, value in record.metrics.items() if not isinstance(value, str)}
             self.rows.append(numbers)
@@ -235,7 +237,7 @@ async def _train(case: Case, precision: str) -> Measurement:
         command = (*SERVER_COMMAND, "--device", case.device, "--precision", precision)
         async with local_server(Path(folder) / "service", base_models=[case.model], command=command) as server:
             connect = connect_to(server.url, server.api_key)
-            spans = StepSpans([os.getpid(), server.process.pid])
+            spans = StepSpans()
             await run_async(recipe, settings, adapters=Adapters(service=connect, sinks=[spans]))
     return _measurement(case, marks, spans)
 
@@ -276,7 +278,7 @@ def run_trl(case: Case, precision: str) -> Measurement:
     class StepClock(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *_: Any, **__: Any) -> None:
             ends.append(now(case.device))
-            cpu_ends.append(time.process_time())
+            cpu_ends.append(cpu_seconds(os.getpid()))
 
     def reward(completions: list[str], **_: Any) -> list[float]:
         return [digit_share(text) for text in completions]

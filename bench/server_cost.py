@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from bench.harness import cpu_seconds, save_record
+from bench.harness import save_record
 
 from cookhouse.engine.simulated import Costs
+from cookhouse.process_tree import own_cpu_seconds
 
 KEY = "tml-bench"
 COSTS = Costs(pass_token_seconds=0.0, decode_token_seconds=0.0, prompt_token_seconds=0.0, save_seconds=0.0)
@@ -69,7 +70,7 @@ class Side:
 
     def cpu_milliseconds(self) -> float:
         """Processor time that the server has used, its engine's process not counted."""
-        return 1e3 * cpu_seconds(self._pid)
+        return 1e3 * own_cpu_seconds(self._pid)
 
     def step(self) -> None:
         """A forward_backward and an optim_step, both sent before either is waited for."""

@@ -27,6 +27,7 @@ import httpx
 from bench.run_folders import HOSTILE, make_place, make_run, write_hostile, write_rollouts
 from playwright.sync_api import sync_playwright
 
+from cookhouse.process_tree import own_cpu_seconds
 from cookhouse.view.access import Access
 from cookhouse.view.place import Place
 from cookhouse.view.serving import serve
@@ -126,14 +127,14 @@ def tell_cost_of_looking(place: Path, rounds: int, steps: int) -> None:
             alone = run_seconds(place / f"alone-{number}", steps)
             with watched(address, f"watched-{number}"):
                 pairs.append((alone, run_seconds(place / f"watched-{number}", steps)))
-        ticks = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        seconds = own_cpu_seconds(server.pid)
     medians = [statistics.median(some) for some in zip(*pairs, strict=True)]
     difference = statistics.median(watched - alone for alone, watched in pairs)
     print(
         f"a run of {steps} steps: {medians[0]:.2f} s of processor time, with {_STREAMS} open pages {medians[1]:.2f} s"
     )
     print(f"paired difference: {difference:+.2f} s, {difference / medians[0]:+.1%}")
-    print(f"the page's own process: {sum(map(int, ticks)) / os.sysconf('SC_CLK_TCK'):.1f} s in all")
+    print(f"the page's own process: {seconds:.1f} s in all")
 
 
 def run_seconds(folder: Path, steps: int) -> float:

@@ -5,6 +5,7 @@ outside that are not what they claim to be.
 import json
 import math
 import re
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -558,3 +559,30 @@ def test_a_checkpoint_says_what_it_holds(qwen3_folder: str, tmp_path: Path) -> N
     assert is_checkpoint(tmp_path / "checkpoint")
     num_parameters = 3 * 2 * ((64 + 64) + 2 * (64 + 32) + (64 + 64))
     assert 3 * 4 * num_parameters < info.num_bytes < 3 * 4 * num_parameters + 5000
+
+
+def test_a_base_model_whose_weights_have_changed_is_refused(qwen3_folder: str, tmp_path: Path) -> None:
+    """Catches an adapter that is added to other weights than those that it was trained over, under the same name."""
+    base = tmp_path / "base"
+    shutil.copytree(qwen3_folder, base)
+    trained(str(base), LoraSpec(rank=2), tmp_path / "s")
+    export_peft(tmp_path / "s", tmp_path / "peft")
+    tensors = load_file(base / "model.safetensors")
+    tensors["model.norm.weight"][0] += 1
+    save_file(tensors, base / "model.safetensors", metadata={"format": "pt"})
+    engine = TorchEngine(base_models=[str(base)], precision="float32")
+    uses: list[Callable[[], Any]] = [
+        lambda: export_peft(tmp_path / "s", tmp_path / "o"),
+        lambda: export_merged(tmp_path / "s", tmp_path / "o"),
+        lambda: import_peft(tmp_path / "peft", tmp_path / "o"),
+        lambda: engine.load_state("m", str(base), LoraSpec(rank=2), tmp_path / "s", with_optimizer=True),
+        lambda: engine.load_snapshot("s", str(base), LoraSpec(rank=2), tmp_path / "s"),
+    ]
+    for use in uses:
+        with pytest.raises(InputError, match=r"of base model .*base have changed since .*: model.safetensors differs"):
+            use()
+    assert not (tmp_path / "o").exists()
+    shutil.copyfile(Path(qwen3_folder) / "model.safetensors", base / "model.safetensors")
+    import_peft(tmp_path / "peft", tmp_path / "o")
+    moved = shutil.move(base, tmp_path / "moved")  # it is told by what it holds
+    assert import_peft(tmp_path / "peft", tmp_path / "again", base_model=str(moved))[0] == str(moved)

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
 
 PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
 PARAMS = tinker.SamplingParams(max_tokens=20, seed=5, stop=[])
+LOST = "the engine was lost: killed by signal 9 (out of memory?); another is started"
 LONG = tinker.SamplingParams(max_tokens=124, seed=5, stop=[])
 
 
@@ -40,8 +41,10 @@ class SlowEngine(FakeEngine):
 class Killed:
     """A server whose engine can be killed."""
 
-    def __init__(self, host: Host, children: list[Child]) -> None:
+    def __init__(self, host: Host, children: list[Child], told: list[str]) -> None:
+        """`told`: what the server warns of."""
         self.host = host
+        self.told = told
         self._children = children
 
     @property
@@ -70,8 +73,9 @@ def killed(folder: Path, **settings: Any) -> Iterator[Killed]:
         children.append(engine_child(SlowEngine, options))
         return children[-1]
 
-    with hosted_over(folder, make_worker, Settings(**settings)) as host:
-        yield Killed(host, children)
+    told: list[str] = []
+    with hosted_over(folder, make_worker, Settings(**settings), warn=told.append) as host:
+        yield Killed(host, children, told)
 
 
 @pytest.fixture
@@ -135,13 +139,16 @@ def test_training_fails_in_words_and_goes_on_from_its_checkpoint(server_without_
         server.kill()
         with pytest.raises(tinker.TinkerError, match=f"engine was lost, and model .*killed by signal 9.*{path}"):
             trainer.optim_step(ADAM).result()
+        assert server.told == [f"{LOST}, and what 1 model had learned is lost: the server keeps no journal"]
         resumed = client.create_training_client_from_state_with_optimizer(path).result()
         assert resumed.optim_step(ADAM).result().metrics
 
 
 @pytest.mark.parametrize("num_kills", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_samples_go_on_whenever_it_is_killed(server: Killed, num_kills: int) -> None:
-    """Would catch a sample that is lost with its engine, is drawn with another seed, or of other weights."""
+    """Would catch a sample that is lost with its engine, is drawn with another seed, or of other weights, and silence
+    after what may be a shortage of memory.
+    """
     chance = random.Random(num_kills)
     with tinker.ServiceClient(base_url=server.host.url, api_key=KEY) as client:
         trainer = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
@@ -158,8 +165,14 @@ def test_samples_go_on_whenever_it_is_killed(server: Killed, num_kills: int) -> 
             for future, sequences in zip(drawing, expected, strict=True):
                 assert [one.tokens for one in future.result(60).sequences] == [one.tokens for one in sequences]
             assert server.num_engines == kill + 2
+            assert len(server.told) == kill + 1
             other = client.create_lora_training_client(base_model="cookhouse/tiny", rank=1).result()
             assert other.optim_step(ADAM).result().metrics
+    again = "run again, and what had no answer yet"
+    assert server.told[:2] == [  # the making of each model, and a step of the second; what was saved is loaded
+        f"{LOST}, and work goes on: 1 request of 1 model {again}",
+        f"{LOST}, and work goes on: 3 requests of 2 models {again}",
+    ]
 
 
 def test_unnamed_weights_are_gone_in_words(server_without_journal: Killed) -> None:

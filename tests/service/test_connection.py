@@ -1,12 +1,21 @@
 """Which service is chosen from the environment."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.recipes.events import Events
 
 from cookhouse.adapters import ServiceAddress
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.service.connection import check_reachable, configured_service
+from cookhouse.runs import FolderChoice, FolderSpec, open_folder, read_history
+from cookhouse.service import connection
+from cookhouse.service.connection import check_reachable, configured_service, open_connection
+from cookhouse.telemetry import Event, Telemetry, TerminalSink, make_console
+from cookhouse.training import Interrupt
 
 
 def test_nothing_configured_means_the_embedded_service() -> None:
@@ -55,3 +64,32 @@ async def test_reaching_a_service_that_listens_and_one_that_does_not() -> None:
 async def test_a_proxy_is_not_second_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     await check_reachable(ServiceAddress(base_url="https://service.invalid", api_key="tml-k"))
+
+
+@pytest.mark.anyio
+async def test_what_a_run_s_own_service_warns_of_stays_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches an engine that ends without a word on the terminal, in the log or on the page."""
+    monkeypatch.chdir(tmp_path)
+
+    @asynccontextmanager
+    async def serving(*_: Any, **how: Any) -> AsyncIterator[Any]:
+        how["say"]("restored 1 models")
+        how["warn"]("the engine was lost: killed")
+        raise ServiceError("enough")
+        yield
+
+    monkeypatch.setattr(connection, "local_server", serving)
+    events: list[Event] = []
+    spec = FolderSpec(path=tmp_path / "run", recipe="r", config={}, seed=0, behavior="raise", free_fields=())
+    folder = open_folder(spec, FolderChoice.CREATE)
+    telemetry = Telemetry([Events(events.append), TerminalSink(make_console()), folder.run_json])
+    how: dict[str, Any] = {"base_models": [], "state_dir": tmp_path, "patience_seconds": 1, "interrupt": Interrupt()}
+    with pytest.raises(ServiceError, match="enough"):
+        async with open_connection(None, telemetry=telemetry, **how) as opened:
+            await opened.connect()
+    folder.close()
+    assert ("run.warning", {"text": "the engine was lost: killed"}) in [(event.name, event.text) for event in events]
+    assert read_history(tmp_path / "run").warnings == ["the engine was lost: killed"]  # what the page shows
+    assert "warning: the engine was lost: killed" in capsys.readouterr().out

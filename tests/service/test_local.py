@@ -213,9 +213,11 @@ async def test_what_a_process_says_before_it_is_told_stands_in_its_log(tmp_path:
 
 async def test_what_a_server_says_is_said_while_it_starts_and_later(tmp_path: Path) -> None:
     """Would catch a first start that builds kernels in silence."""
-    later = SERVER.replace("os.read(0, 1)", "print(json.dumps({'note': 'later'}), flush=True)\n" + "os.read(0, 1)")
+    lines = "print(json.dumps({'warning': 'lost'}), flush=True)\nprint(json.dumps({'note': 'later'}), flush=True)\n"
+    later = SERVER.replace("os.read(0, 1)", lines + "os.read(0, 1)")
     code = f"import json\nprint(json.dumps({{'note': 'building'}}), flush=True)\n{later}"
     said: list[str] = []
+    warned: list[str] = []
     heard = asyncio.Event()
 
     def say(text: str) -> None:
@@ -223,10 +225,12 @@ async def test_what_a_server_says_is_said_while_it_starts_and_later(tmp_path: Pa
         if text == "later":
             heard.set()
 
-    async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(code), say=say):
+    words = command(code)
+    async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=words, say=say, warn=warned.append):
         assert said[0] == "building"
         await asyncio.wait_for(heard.wait(), 60)
     assert said == ["building", "later"]
+    assert warned == ["lost"]
 
 
 async def test_guarded_work_keeps_its_own_error(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ def open_blobs(place: str) -> BlobStore:
         return LocalBlobStore(place.removeprefix("file://"))
     if "://" in place:
         return FsspecBlobStore(place)
-    if ":" not in place and place not in BLOB_STORES.names():
+    holder, colon, _ = place.rpartition(":")
+    names_code = bool(colon) and (holder.endswith(".py") or "/" not in holder)  # no module has a slash in its name
+    if not names_code and place not in BLOB_STORES.names():
         return LocalBlobStore(Path(place))
     return build(BLOB_STORES, place, is_blob_store)

@@ -36,6 +36,7 @@ from cookhouse.engine.train.full import FullLayout
 from cookhouse.engine.train.full_checkpoint import read_full
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
+from cookhouse.models.base_files import changes_between, files_of_model
 
 _CPU = torch.device("cpu")
 
@@ -160,7 +161,7 @@ def import_peft(folder: Path, output: Path, *, base_model: str | None = None) ->
 
     Raises:
         InputError: `folder` holds no adapter of this base model that the engine computes, its rank is out of range, or
-            `output` exists.
+            `output` exists; or the weights of the base model have changed since it was exported.
         OSError: the disk is full or not writable; nothing is left behind.
     """
     adapter = read_peft(folder)
@@ -169,11 +170,17 @@ def import_peft(folder: Path, output: Path, *, base_model: str | None = None) ->
         raise InputError(f"{folder} does not name its base model; name it")
     sites = {site.name: site for site in _sites(name)}
     matrices = match_peft(folder, adapter, name, sites)
+    files = files_of_model(name)
+    if (changes := changes_between(adapter.base_files, files)) is not None:
+        raise InputError(
+            f"the weights of base model {name} have changed since {folder} was exported: {changes}. Put the old ones "
+            "back, or export an adapter that was trained on the new ones"
+        )
     rank = max(each.a.shape[-2] for each in matrices.values())
     check_rank(rank, name, read_config(name))
     parts = {sites[site].part for site in matrices}
     spec = LoraSpec(rank=rank, train_attn="attn" in parts, train_mlp="mlp" in parts, train_unembed="unembed" in parts)
-    layout = choose_sites(tuple(sites.values()), spec)
+    layout = choose_sites(tuple(sites.values()), spec, files)
     _check_base_weights(folder, name, adapter)
     checkpoint.write(output, name, layout, {"params": _flatten(folder, matrices, layout)}, 0)
     return name, spec
@@ -208,7 +215,7 @@ def _check_base_weights(folder: Path, base_model: str, adapter: PeftAdapter) -> 
 
 
 def _layout(base_model: str, spec: LoraSpec) -> AdapterLayout:
-    return choose_sites(_sites(base_model), spec)
+    return choose_sites(_sites(base_model), spec, files_of_model(base_model))
 
 
 def _sites(base_model: str) -> tuple[LoraSite, ...]:

@@ -28,7 +28,7 @@ from cookhouse.engine.files.external_folder import write_external
 from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import Weights
-from cookhouse.engine.memory import held_bytes, total_bytes
+from cookhouse.engine.memory import held_bytes, most_bytes, total_bytes
 from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.engine.sampler import Samplers
 from cookhouse.engine.sampler.native import DecodeKernel
@@ -119,7 +119,10 @@ class TorchEngine:
         if self._device_total_bytes is None:
             return MemoryUse(caches=caches)
         return MemoryUse(
-            caches=caches, device_bytes=held_bytes(self._device), device_total_bytes=self._device_total_bytes
+            caches=caches,
+            device_bytes=held_bytes(self._device),
+            device_peak_bytes=most_bytes(self._device),
+            device_total_bytes=self._device_total_bytes,
         )
 
     def room(self) -> Room:

@@ -1,6 +1,7 @@
 """A run before anything of it is done: its config, workflow, adapters, folder and service."""
 
 import os
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -20,6 +21,7 @@ from cookhouse.settings import RunSettings
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
 from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
 from cookhouse.settings.published import origins_of
+from cookhouse.weights.names import BaseModel, find_weights
 
 if TYPE_CHECKING:
     from cookhouse.telemetry import Telemetry
@@ -62,10 +64,12 @@ def resolved(
     adapters = _with_registry(_with_blobs(given, config), config)
     config = pinned(config, adapters)
     workflow = chosen.workflow(config)
-    context = _context(chosen, _typed_name(recipe), config, workflow, adapters, telemetry, interrupt)
     # What is misspelled in the environment is told of a run of runs, too, although only those connect.
     address = None if callable(given.service) else chosen_service(given.service, os.environ, config.base_url)
     is_connecting = not callable(given.service) and "service" in workflow.needs
+    has_own_service = is_connecting and address is None
+    name = _typed_name(recipe)
+    context = _context(chosen, name, config, workflow, adapters, telemetry, interrupt, has_own_service=has_own_service)
     return Resolved(
         recipe=chosen,
         config=config,
@@ -140,6 +144,8 @@ def _context(
     adapters: Adapters,
     telemetry: "Telemetry",
     interrupt: "Interrupt",
+    *,
+    has_own_service: bool,
 ) -> "RunContext":
     from cookhouse.data import data_source, from_store
     from cookhouse.runs import FolderChoice, FolderSpec, choose_folder, recorded_synthetic
@@ -158,8 +164,10 @@ def _context(
         weights=tuple(named_weights(config)),
         free_fields=free_on_resume(type(config)),
         data={name: from_store(each, adapters.datasets) for name, each in {**workflow.data_files, **asked}.items()},
+        base_models=partial(_base_models, recipe, config, adapters) if has_own_service else None,
         ask=adapters.ask,
         synthetic=adapters.synthetic,
+        registry=lambda: adapters.registry or open_registry(config.registry, os.environ),
     )
     choice = choose_folder(folder)
     if choice is FolderChoice.RESUME:
@@ -173,6 +181,19 @@ def _context(
         interrupt=interrupt,
         files_of=partial(stored_files, service_folder(folder.path)),
     )
+
+
+def _base_models(recipe: Recipe[C], config: C, adapters: Adapters) -> list[str]:
+    return base_models_of((config, *recipe.parts(config)), adapters.ports)
+
+
+def base_models_of(configs: Sequence[RunSettings], ports: Collection[str]) -> list[str]:
+    """The models that are trained, and the others that settings name and the run's own service is to compute."""
+    found: list[str] = []
+    for config in configs:
+        served = [named.name for named in named_weights(config) if named.known.is_base_model_served(config, ports)]
+        found += [config.model_name, *(name for name in served if isinstance(find_weights(name), BaseModel))]
+    return list(dict.fromkeys(found))
 
 
 def run_folder(config: RunSettings) -> Path:

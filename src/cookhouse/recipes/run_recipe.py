@@ -4,9 +4,10 @@ import asyncio
 import os
 import shlex
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ from cookhouse.errors import BadRowsError, InputError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.recipes.resolved import Resolved, recipe_named, resolved, run_folder
+from cookhouse.recipes.resolved import Resolved, base_models_of, recipe_named, resolved, run_folder
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, service_folder, stored_files
@@ -28,7 +29,7 @@ from cookhouse.settings.defaults import has_default, in_words
 from cookhouse.settings.facts import named_weights
 from cookhouse.view.beside import PageBeside
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
-from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
+from cookhouse.weights.names import PeftWeights, find_weights
 
 if TYPE_CHECKING:
     from cookhouse.runs import RunPlan, RunResult
@@ -115,21 +116,37 @@ async def _run(
     process: "ServerProcess | None",
 ) -> "RunResult[Any]":
     """As `run_async`; `process` is to be its embedded engine, if it needs one. This is where the SDK is loaded."""
-    from cookhouse.runs import record_failure
+    from cookhouse.runs import settling
     from cookhouse.telemetry import events
     from cookhouse.training import Interrupt
-    from cookhouse.workflows import run_workflow
 
     stopping = interrupt or Interrupt()
     is_part = stopping.is_taken  # of another run, whose limits hold for all of it
     if not is_part:
         stopping.on_request = partial(_tell_request, telemetry)
     found = resolved(recipe, config, given, telemetry, stopping)
-    workflow, context = found.workflow, found.context
     if (taken := defaults_taken(found.config)) is not None:
         telemetry.event(events.RUN_DEFAULTS, text=taken)
     for note in (*unread_defaults(found.config), *_replaced(found.config, given)):
         telemetry.event(events.DATA_NOTE, text=note)
+    with settling(found.context.folder.path):  # when no process writes there any more
+        return await _run_connected(found, given, telemetry, stopping, process, is_part=is_part)
+
+
+async def _run_connected(
+    found: Resolved,
+    given: Adapters,
+    telemetry: "Telemetry",
+    stopping: "Interrupt",
+    process: "ServerProcess | None",
+    *,
+    is_part: bool,
+) -> "RunResult[Any]":
+    from cookhouse.runs import record_failure
+    from cookhouse.workflows import run_workflow
+
+    begun_at = datetime.now(UTC)
+    workflow, context = found.workflow, found.context
     is_shown = found.config.view and not is_part
     page = PageBeside(context.folder.path, partial(_tell_page, telemetry)) if is_shown else nullcontext()
     try:
@@ -144,11 +161,23 @@ async def _run(
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, InputError) and not isinstance(error, BadRowsError):
             raise
+        if not _has_opened(context, begun_at):
+            raise
         if isinstance(error, Exception):
             record_failure(context.folder.path, error)
         for note in _how_to_resume(context, given.program or "cookhouse"):
             error.add_note(note)
         raise
+
+
+def _has_opened(context: "RunContext", since: datetime) -> bool:
+    """Whether the folder holds this run, and not the one that it was to replace."""
+    from cookhouse.runs import FolderChoice, read_launches
+
+    if context.choice is not FolderChoice.DELETE:
+        return True
+    launches = read_launches(context.folder.path)
+    return bool(launches) and launches[-1].started_at >= since
 
 
 def _tell_request(telemetry: "Telemetry", reason: str | None) -> None:
@@ -191,7 +220,7 @@ def dry_run(
         settled = make_config(recipe_named(recipe), config, given.service)
         found = resolved(recipe, settled, given, Telemetry(), Interrupt())
         plan = asyncio.run(dry_run_workflow(found.workflow, found.context))
-        _check_base_models(found)
+        _checkbase_models_of(found)
     changed = {name: value for name, value in plan.config.items() if not has_default(found.config, name)}
     changed.pop("log_path", None)  # the plan's folder
     notes = [*plan.notes, *unread_defaults(found.config), *_replaced(found.config, given)]
@@ -234,7 +263,7 @@ def _connection(
     configs, folder = (config, *run.recipe.parts(config)), run_folder(config)
     return open_connection(
         address,
-        base_models=_base_models(configs, adapters.ports),
+        base_models=base_models_of(configs, adapters.ports),
         state_dir=service_folder(folder),
         read_state_dirs=() if address is not None else _other_state_dirs(configs, folder, adapters.registry),
         peft_folders=_peft_folders(configs),
@@ -246,26 +275,17 @@ def _connection(
     )
 
 
-def _check_base_models(run: Resolved) -> None:
+def _checkbase_models_of(run: Resolved) -> None:
     """Refuse models that the run's own service would not load, where it is to have one."""
     from cookhouse.service.models import check_models
 
     if run.is_connecting and run.address is None:
-        check_models(_base_models((run.config, *run.recipe.parts(run.config)), run.context.adapters.ports))
+        check_models(base_models_of((run.config, *run.recipe.parts(run.config)), run.context.adapters.ports))
 
 
 def _peft_folders(configs: Sequence[RunSettings]) -> list[Path]:
     named = [find_weights(named.name) for config in configs for named in named_weights(config)]
     return [weights.folder for weights in named if isinstance(weights, PeftWeights)]
-
-
-def _base_models(configs: Sequence[RunSettings], ports: Collection[str]) -> list[str]:
-    """The models that are trained, and the others that settings name and the run's own service is to compute."""
-    found: list[str] = []
-    for config in configs:
-        served = [named.name for named in named_weights(config) if named.known.is_base_model_served(config, ports)]
-        found += [config.model_name, *(name for name in served if isinstance(find_weights(name), BaseModel))]
-    return list(dict.fromkeys(found))
 
 
 def _other_state_dirs(configs: Sequence[RunSettings], folder: Path, registry: "ModelRegistry | None") -> Sequence[Path]:

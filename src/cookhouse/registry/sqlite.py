@@ -45,7 +45,8 @@ class SqliteRegistry(BaseRegistry):
         """
         self.file = file.absolute()
         # Nothing stays open between calls: the last one to let go leaves a single file.
-        self._engine = sa.create_engine(f"sqlite:///{self.file}", poolclass=sa.pool.NullPool)
+        url = sa.URL.create("sqlite", database=str(self.file))  # a text would be decoded, and cut at a question mark
+        self._engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
         sa.event.listen(self._engine, "connect", _prepare_connection)
         if self.file.exists():
             self._check()

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cookhouse.runs.artifacts import put_run, run_prefix
     from cookhouse.runs.folder.choice import FolderChoice, FolderSpec, choose_folder, recorded_synthetic
+    from cookhouse.runs.folder.replaced import settling
     from cookhouse.runs.folder.run_folder import RunFolder, open_folder
     from cookhouse.runs.folder.run_json import record_failure
     from cookhouse.runs.history.launches import History, Launch, RunStatus, read_history, read_launches
-    from cookhouse.runs.listing.deletion import check_deletable, delete_run, runs_that_need
+    from cookhouse.runs.listing.deletion import check_deletable, delete_run, needs_of, runs_that_need
     from cookhouse.runs.listing.find import FoundRun, find_run, find_runs, run_names
     from cookhouse.runs.listing.overview import RunOverview, overview_of, overviews_of
     from cookhouse.runs.names import RUNS_FOLDER
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "artifacts": ("put_run", "run_prefix"),
     "folder.choice": ("FolderChoice", "FolderSpec", "choose_folder", "recorded_synthetic"),
-    "listing.deletion": ("check_deletable", "delete_run", "runs_that_need"),
+    "listing.deletion": ("check_deletable", "delete_run", "needs_of", "runs_that_need"),
+    "folder.replaced": ("settling",),
     "folder.run_json": ("record_failure",),
     "folder.run_folder": ("RunFolder", "open_folder"),
     "listing.find": ("FoundRun", "find_run", "find_runs", "run_names"),
@@ -64,6 +66,7 @@ __all__ = [
     "find_run",
     "find_runs",
     "is_sweep",
+    "needs_of",
     "open_folder",
     "overview_of",
     "overviews_of",
@@ -79,6 +82,7 @@ __all__ = [
     "run_names",
     "run_prefix",
     "runs_that_need",
+    "settling",
     "write_comparison",
     "write_report",
     "write_result",

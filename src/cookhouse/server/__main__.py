@@ -122,6 +122,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 end_sessions=options.end_sessions,
                 on_ready=lambda url, engine: _announce(url, engine, new_key, options),
                 say=partial(_say, as_json=options.json),
+                warn=partial(_say, as_json=options.json, kind="warning"),
             )
     except KeyboardInterrupt:
         return 130
@@ -185,9 +186,9 @@ def _kernels_told(*, as_json: bool) -> Iterator[None]:
         logger.removeHandler(teller)
 
 
-def _say(text: str, *, as_json: bool) -> None:
+def _say(text: str, *, as_json: bool, kind: str = "note") -> None:
     with contextlib.suppress(BrokenPipeError):  # nobody is there to hear it
-        sys.stdout.write(json.dumps({"note": text}) + "\n" if as_json else f"{text}\n")
+        sys.stdout.write(json.dumps({kind: text}) + "\n" if as_json else f"{text}\n")
         sys.stdout.flush()
 
 

@@ -174,12 +174,17 @@ class Restoring:
             self._loading_models.pop(model.model_id, None)
         self._let_go(session)
 
-    def run_again(self, gone: Gone) -> None:
-        """Have other workers do what one that is lost, or leaves, did since each model's last state."""
+    def run_again(self, gone: Gone) -> int:
+        """Have other workers do what one that is lost, or leaves, did since each model's last state; how many requests
+        that are.
+        """
+        num_requests = 0
         for session in self._sessions:
             for model in session.models.values():
                 if model.model_id in gone.model_ids:
-                    self._sequencer.run_again(model, partial(self._jobs_again, model), is_loss=gone.is_loss)
+                    num_requests += self._sequencer.run_again(
+                        model, partial(self._jobs_again, model), is_loss=gone.is_loss
+                    )
             for sampler in session.samplers.values():
                 snapshot = sampler.snapshot
                 if snapshot is None or not snapshot.is_published or snapshot.has_file:
@@ -190,6 +195,7 @@ class Restoring:
                     self._calls.expect(snapshot.snapshot_id)
                 else:
                     snapshot.lose(gone.reason)
+        return num_requests
 
     def _live_models(self) -> set[str]:
         reader = self._reader

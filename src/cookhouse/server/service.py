@@ -85,6 +85,7 @@ class Service:
         leases: Leases | None = None,
         ends_left_sessions: bool = False,
         say: Callable[[str], None] = _log.info,
+        warn: Callable[[str], None] = _log.warning,
     ) -> None:
         """Open the state folder, which the caller has locked.
 
@@ -93,7 +94,7 @@ class Service:
         `sources` are for `BaseModels.fill`.
 
         `ends_left_sessions`: those that an earlier server left are not brought back. What a person may want to know is
-        said.
+        said, and warned of where it went wrong.
         Answers can be asked of the models in `registry`, and by the names in `runs`, which are of `tinker://` paths.
 
         Raises:
@@ -104,6 +105,7 @@ class Service:
         self.state_dir = state_dir
         self.started_at = time.time()
         self._ends_left_sessions = ends_left_sessions
+        self._warn = warn
         self.keys = KeyRing(api_keys)
         self.store = store or Store(state_dir / "server.db")
         self.leases = leases
@@ -402,8 +404,10 @@ class Service:
 
     def _note_loss(self, gone: Gone) -> None:
         """What was in the memory of a worker that ended is gone, and comes back from the journal."""
+        num_requests = None if self._restoring is None else self._restoring.run_again(gone)
+        if gone.is_loss:
+            self._warn(gone.told(num_requests))
         if self._restoring is not None:
-            self._restoring.run_again(gone)
             return
         for session in self.sessions:
             for model in session.models.values():

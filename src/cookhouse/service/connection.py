@@ -91,6 +91,11 @@ async def open_connection(
 
         telemetry.event(events.RUN_SERVICE, service=text)
 
+    def warn(text: str) -> None:
+        from cookhouse.telemetry import events
+
+        telemetry.event(events.RUN_WARNING, text=text)
+
     service = EmbeddedService(
         lambda: local_server(
             state_dir,
@@ -99,6 +104,7 @@ async def open_connection(
             peft_folders=peft_folders,
             process=process,
             say=say,
+            warn=warn,
         )
     )
     async with service:

@@ -100,6 +100,7 @@ async def local_server(
     process: ServerProcess | None = None,
     is_shared: bool = False,
     say: Callable[[str], None] = _log.info,
+    warn: Callable[[str], None] | None = None,
 ) -> AsyncIterator[LocalServer]:
     """Start a server that keeps its state in `state_dir`, wait until it answers, and stop it on leaving.
 
@@ -108,7 +109,7 @@ async def local_server(
     It may load, and never changes, the checkpoints of the other servers that have their state in `read_state_dirs`, and
     the adapters in `peft_folders`. `database` is the URL of another than the one in `state_dir`.
     `process` is one that waits to be told what to serve; without, `command` starts one. `say` is given what a person
-    may want to know while it starts, and later.
+    may want to know while it starts, and later; `warn` what went wrong and is being mended, by default the same.
     `is_shared`: it has other clients than this process, whose sessions do not end with it, nor at its start.
     `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
     from any HTTP proxy.
@@ -140,6 +141,7 @@ async def local_server(
             log=log,
             command=command,
             say=say,
+            warn=warn or say,
         )
         async with nullcontext(process) if process is not None else started_server(command) as server:
             url, engine = await start.serve(server, port=port, is_first=True)

@@ -3,7 +3,8 @@
     client                                    server, in a session of its own: Ctrl-C in the terminal does not reach it
     stdin socket, held open  ─────────────►   arguments, environment, lock and log, as soon as they are known; then
                                               a word has it drain, and EOF stop: a client that dies leaves no process
-    stdout pipe              ◄─────────────   JSON lines: {"note": ...}, and {"url": ..., "engine": ...} when it answers
+    stdout pipe              ◄─────────────   JSON lines: {"note": ...}, {"warning": ...}; {"url": ..., "engine": ...}
+                                              once it answers
     <state_dir>/server.log   ◄─────────────   stderr, from when it has been told
 
 It imports its libraries meanwhile, which takes as long as those of the client, and touches no folder.
@@ -87,9 +88,10 @@ class ServerProcess:
         lock: IO[bytes],
         log: IO[bytes],
         say: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> tuple[str, str | None]:
         """Have it serve; return its URL and what its engine computes on. It holds `lock` from now on, and has `log` as
-        stderr. What it has to say meanwhile and later is said.
+        stderr. What it has to say meanwhile and later is said, and warned of where it went wrong.
 
         Raises:
             InputError: it refused what it was given.
@@ -102,7 +104,7 @@ class ServerProcess:
             sent = socket.send_fds(self._stdin, [message], [lock.fileno(), log.fileno()])
             self._stdin.sendall(message[sent:])
         ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._reading = asyncio.create_task(self._read(ready, say))
+        self._reading = asyncio.create_task(self._read(ready, {"note": say, "warning": warn}))
         await asyncio.wait((ready, self._reading), return_when=asyncio.FIRST_COMPLETED)
         self._early.seek(0)
         log.write(self._early.read())
@@ -146,15 +148,18 @@ class ServerProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
 
-    async def _read(self, ready: "asyncio.Future[dict[str, Any]]", say: Callable[[str], None]) -> None:
+    async def _read(self, ready: "asyncio.Future[dict[str, Any]]", hears: Mapping[str, Callable[[str], None]]) -> None:
         """Read stdout to its end: a full pipe would block the server. Lines that are not ours are skipped."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             with contextlib.suppress(ValueError):
                 told = json.loads(line)
-                if isinstance(told, dict) and isinstance(told.get("note"), str):
-                    say(told["note"])
-                elif isinstance(told, dict) and isinstance(told.get("url"), str) and not ready.done():
+                if not isinstance(told, dict):
+                    continue
+                for kind, hear in hears.items():
+                    if isinstance(told.get(kind), str):
+                        hear(told[kind])
+                if isinstance(told.get("url"), str) and not ready.done():
                     ready.set_result(told)
 
     def _death(self, what: str) -> InputError | ServiceError:

@@ -31,6 +31,7 @@ class ServerStart:
     log: IO[bytes]
     command: Sequence[str]
     say: Callable[[str], None]
+    warn: Callable[[str], None]
 
     @property
     def may_be_away(self) -> bool:
@@ -50,6 +51,7 @@ class ServerStart:
                 lock=self.lock,
                 log=self.log,
                 say=self.say,
+                warn=self.warn,
             )
         except asyncio.CancelledError:
             process.terminate()
@@ -90,13 +92,13 @@ class LocalServer:
         death = str(await self.process.wait_for_death())
         while not self._draining.is_set():
             if pause_seconds:
-                self._start.say(f"{death.splitlines()[0]}; trying again in {pause_seconds:g} s")
+                self._start.warn(f"{death.splitlines()[0]}; trying again in {pause_seconds:g} s")
                 if await self._drains_within(pause_seconds):
                     return
             elif deaths.note(time.monotonic() - started_at):
                 raise ServiceError(f"{death}\nit is not started again: it has died {restarts.max_deaths} times")
             else:
-                self._start.say(f"{death.splitlines()[0]}; it is started again, and work goes on")
+                self._start.warn(f"{death.splitlines()[0]}; it is started again, and work goes on")
             async with started_server(self._start.command) as process:
                 try:
                     await self._start.serve(process, port=port, is_first=False)

@@ -149,6 +149,7 @@ async def _close_folder(state: FlatState) -> None:
 @stage(doing="saving the weights", reads=("folder", "sampler_path"))
 async def save_final(state: FlatState) -> None:
     """Record the weights, so that `cookhouse sample RUN` finds them."""
+    await asyncio.to_thread(state.folder.begin)  # what it is given may be refused as late as in its training
     count = len(read_metrics(state.folder.metrics))
     state.folder.checkpoints.append(
         Checkpoint(

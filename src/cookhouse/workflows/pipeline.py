@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ class PipelineRunState(PipelineState):
     """What the stages of a pipeline hand to one another."""
 
     config: RunSettings
-    folder: RunFolder = field(init=False)
 
 
 def pipeline_workflow(

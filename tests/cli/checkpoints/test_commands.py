@@ -190,6 +190,8 @@ def test_an_export_goes_to_a_blob_store(run: Run, capsys: pytest.CaptureFixture[
     keys = FsspecBlobStore("memory://exports/mine").list()
     assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= set(keys)
     assert capsys.readouterr().out == f"wrote memory://exports/mine (0.9 MB, {len(keys)} files)\n"
+    assert call("export", run.folder, "memory://exports/mine", "--format", "merged") == 2  # as a folder that is there
+    assert "memory://exports/mine holds files; choose another place" in capsys.readouterr().err
 
 
 def test_what_is_not_there_is_told_in_a_line(

@@ -65,8 +65,30 @@ def test_a_run_goes_on_only_with_the_data_it_was_started_with(tmp_path: Path) ->
     with pytest.raises(InputError, match=r"rows.jsonl has changed .*: it had 3 lines and has 2; .*line 2. .*restore"):
         choose_folder(again)
     assert choose_folder(spec(folder.path, "delete", data={"train": rows})) is FolderChoice.DELETE
-    opened(spec(folder.path, "delete", data={"train": rows}))
+    opened(spec(folder.path, "delete", data={"train": rows})).begin()
     assert opened(again).path == folder.path
+
+
+def test_a_run_goes_on_only_over_the_weights_it_was_started_with(tmp_path: Path) -> None:
+    """Catches a resume over another base model under the same name; also of one that was downloaded after the start."""
+    base = tmp_path / "base"
+    base.mkdir()
+    names = [str(base)]
+    folder = opened(spec(tmp_path / "run", base_models=lambda: names))
+    assert not (folder.path / "base.json").exists()
+    again = spec(folder.path, "resume", base_models=lambda: names)
+    (base / "model.safetensors").write_bytes(b"first")
+    opened(again)
+    assert choose_folder(again) is FolderChoice.RESUME
+    (base / "model.safetensors").write_bytes(b"other")
+    before = {path.name: path.read_bytes() for path in folder.path.iterdir()}
+    with pytest.raises(InputError, match=r"weights of .*base have changed since the run .*: model.safetensors differs"):
+        choose_folder(again)
+    assert {path.name: path.read_bytes() for path in folder.path.iterdir()} == before
+    assert choose_folder(spec(folder.path, "resume")) is FolderChoice.RESUME  # a service elsewhere computes
+    (folder.path / "base.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"base\.json does not hold what weights were"):
+        choose_folder(again)
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"train": {}}', '{"train": {"marks": 3}}'])

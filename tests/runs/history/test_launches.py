@@ -41,6 +41,7 @@ def test_a_launch_tells_when_where_and_with_what(tmp_path: Path) -> None:
     folder = opened(tmp_path / "run", typed="mine.py:RECIPE", adapters="mine.py:make")
     folder.run_json.write(Event(name="run.start", metrics={"total_steps": 7.0}))
     folder.run_json.write(Event(name="run.service", text={"service": "at home"}))
+    folder.run_json.write(Event(name="run.service", text={"service": "restored 1 models"}))  # no name of a service
     folder.end("success")
     folder.close()
     history = read_history(folder.path)

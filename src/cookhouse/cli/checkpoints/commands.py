@@ -119,6 +119,8 @@ def export(
     blobs = open_blobs(output) if is_elsewhere else None  # refused before minutes are spent on a merge
     if not is_elsewhere and Path(output).exists():
         raise InputError(f"{output} exists; choose another folder")
+    if blobs is not None and blobs.list(""):
+        raise InputError(f"{output} holds files; choose another place")
     typer.echo(f"exporting {which}", err=True)
     _quiet_unless_watched()
     if blobs is None:

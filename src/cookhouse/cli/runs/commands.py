@@ -112,6 +112,8 @@ def compare(
     paths = {_name_of(path, under): path for path in (find_run(run, under) for run in runs)}
     if len(runs) < 2 or len(paths) < len(runs):
         raise InputError(f"name two different runs at least, as in: {program()} runs compare 1 2")
+    if output is not None and output.exists() and output.suffix != ".html":
+        raise InputError(f"{output} exists, and is no page; name a file that ends in .html")
     from cookhouse.cli.runs.summary import print_comparison
     from cookhouse.report import compare as compare_records
     from cookhouse.runs import read_record, write_comparison

@@ -31,13 +31,14 @@ def delete(
     Nothing outside of their folders is touched: links are removed as links, and weights on another service stay there.
     A running run is refused, and one whose weights are registered or from which others were started.
     """
-    from cookhouse.runs import check_deletable, delete_run
+    from cookhouse.registry import open_registry
+    from cookhouse.runs import check_deletable, delete_run, needs_of
 
     paths = list(dict.fromkeys(find_run(run, under) for run in runs))
     paths = [path for path in paths if not any(path != other and path.is_relative_to(other) for other in paths)]
     for path in paths:
         check_deletable(path)
-    needs = [need for some in needs_of(paths, under, registry).values() for need in some]
+    needs = [need for some in needs_of(paths, under, open_registry(registry, os.environ)).values() for need in some]
     if needs and not force:
         raise InputError("; ".join(needs) + "; delete these first, or pass --force")
     sizes = {path: f"{size_text(num_bytes(path))}{_parts(path)}" for path in paths}
@@ -48,40 +49,6 @@ def delete(
     for path, size in sizes.items():
         delete_run(path)
         typer.echo(f"deleted {path} ({size})")
-
-
-def needs_of(paths: Sequence[Path], under: Path, registry: str | None) -> dict[Path, list[str]]:
-    """Of each run that is to go, in words, who has its weights or was started from them, and stays."""
-    from cookhouse.runs import runs_that_need
-
-    places = dict.fromkeys([under, *(path.parent for path in paths)])
-    others = {run.path.resolve(): run for place in places for run in find_runs(place)}
-    going = [path.resolve() for path in paths]
-    staying = [run for where, run in others.items() if not any(where.is_relative_to(gone) for gone in going)]
-    registered = _registered(going, registry)
-    needs: dict[Path, list[str]] = {}
-    for path, whole in zip(paths, going, strict=True):
-        versions = registered[whole]
-        runs = runs_that_need(path, staying, also=versions)
-        named = f"the weights of {path} are registered as {', '.join(versions)}"
-        begun = f"the weights of {path} are what other runs were started from: {', '.join(run.name for run in runs)}"
-        needs[path] = [named] * bool(versions) + [begun] * bool(runs)
-    return needs
-
-
-def _registered(going: Sequence[Path], registry: str | None) -> dict[Path, list[str]]:
-    """The registered versions that runs trained, or runs within them."""
-    from cookhouse.registry import Query, open_registry
-
-    versions = open_registry(registry, os.environ).find(Query())
-    return {
-        path: [
-            version.id
-            for version in versions
-            if version.run_folder is not None and Path(version.run_folder).resolve().is_relative_to(path)
-        ]
-        for path in going
-    }
 
 
 def confirm(lines: Sequence[str]) -> None:

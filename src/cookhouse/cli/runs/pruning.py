@@ -1,16 +1,17 @@
 """`cookhouse runs prune`: deletes the runs that are old, large or failed, and says first what it would free."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cookhouse.cli.models.commands import Registry
-from cookhouse.cli.runs.deletion import Force, confirm, has_user, needs_of, num_bytes, size_text
+from cookhouse.cli.runs.deletion import Force, confirm, has_user, num_bytes, size_text
 from cookhouse.cli.runs.names import Under
 from cookhouse.cli.tables import fitted, when
 from cookhouse.errors import InputError
@@ -18,6 +19,9 @@ from cookhouse.printable import printable
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.find import FoundRun, find_runs
 from cookhouse.runs.names import RUNS_FOLDER
+
+if TYPE_CHECKING:
+    from cookhouse.registry import ModelRegistry
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _BYTES = {
@@ -61,7 +65,8 @@ def prune(
     to ask, it deletes nothing without --yes. What runs, what is registered, and what runs that stay were started from
     is left alone, and named. A run that consists of others goes as a whole, or stays.
     """
-    from cookhouse.runs import delete_run
+    from cookhouse.registry import open_registry
+    from cookhouse.runs import delete_run, needs_of
     from cookhouse.telemetry import make_console, say
 
     seconds = None if older_than is None else _amount(older_than, _SECONDS, "--older-than", "12h, 30d or 8w")
@@ -73,9 +78,10 @@ def prune(
     chosen = [run for run in find_runs(under) if run.parent is None and _is_meant(run, seconds, state)]
     sized = [_SizedRun(run=run, num_bytes=num_bytes(run.path)) for run in chosen]
     left: dict[Path, str] = {}
+    models = open_registry(registry, os.environ)
     going = list(_deletable([each for each in sized if least is None or each.num_bytes > least], left))
     if not force:
-        going = _unneeded(going, under, registry, left)
+        going = _unneeded(going, under, models, left)
     console = make_console()
     columns = console.width - 2 if console.is_terminal else None  # where it asks, lines are indented
     for reason in left.values():
@@ -83,7 +89,7 @@ def prune(
     if not going:
         say(console, f"no run in {under}/ is to be deleted")
         return
-    needs = needs_of([each.run.path for each in going], under, registry).values()
+    needs = needs_of([each.run.path for each in going], under, models).values()
     lines = [*(printable(need) for some in needs for need in some), *_table(going, columns)]
     runs, free = f"{len(going):,} run{'s' * (len(going) != 1)}", size_text(sum(each.num_bytes for each in going))
     if not yes and has_user():
@@ -120,8 +126,12 @@ def _deletable(sized: Sequence[_SizedRun], left: dict[Path, str]) -> Iterator[_S
             yield each
 
 
-def _unneeded(going: Sequence[_SizedRun], under: Path, registry: str | None, left: dict[Path, str]) -> list[_SizedRun]:
+def _unneeded(
+    going: Sequence[_SizedRun], under: Path, registry: "ModelRegistry", left: dict[Path, str]
+) -> list[_SizedRun]:
     """Those that nobody needs who stays. One that stays may need others that were to go."""
+    from cookhouse.runs import needs_of
+
     needs = needs_of([each.run.path for each in going], under, registry)
     needed = {path: "; ".join(some) for path, some in needs.items() if some}
     if not needed:

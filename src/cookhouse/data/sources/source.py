@@ -196,10 +196,11 @@ def _meant(given: str | os.PathLike[str] | DataSource) -> DataSource:
         return FileSource(path=Path(given))
     if isinstance(given, GivenRows):
         return NamedSource(name=str(given), make=given.make)
-    if not Path(given).is_file() and names_dataset(given):
+    is_path = Path(given).is_file() or (":" in given and Path(given).exists())
+    if not is_path and names_dataset(given):
         return NamedSource(name=given)
     check_is_here(given)
-    name, _, part = given.partition("#")
+    name, _, part = (given, "", "") if Path(given).exists() else given.partition("#")
     is_hub_id = _HUB_ID.fullmatch(name) is not None and Path(name).suffix.lower() not in _FILE_SUFFIXES
     if not Path(given).is_file() and (Path(name).is_dir() or is_hub_id):
         config, _, split = part.rpartition("/")

@@ -54,6 +54,8 @@ class MemoryUse:
     caches: tuple[CacheUse, ...] = ()
     device_bytes: int | None = None
     """Held of a GPU's memory; None: it computes on the CPU."""
+    device_peak_bytes: int | None = None
+    """The most of it that tensors have taken at once."""
     device_total_bytes: int | None = None
 
 

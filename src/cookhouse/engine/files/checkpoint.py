@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cookhouse.engine.contract import DamagedError
-from cookhouse.engine.files.manifest import holds_gradient, read_manifest, write_manifest
+from cookhouse.engine.files.manifest import check_base, holds_gradient, read_manifest, write_manifest
 from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.lora.lora import AdapterLayout
 from cookhouse.errors import InputError
@@ -41,7 +41,13 @@ def write(
     with new_folder(folder, is_durable=is_durable) as temporary:
         save_file({name: tensor.detach().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
         write_manifest(
-            temporary, base_model, layout.spec, sites=sites, num_steps=num_steps, has_gradient="gradient" in tensors
+            temporary,
+            base_model,
+            layout.spec,
+            sites=sites,
+            num_steps=num_steps,
+            base_files=layout.base_files,
+            has_gradient="gradient" in tensors,
         )
 
 
@@ -53,13 +59,15 @@ def read(
     With a gradient, if there is one, all is taken as it was, infinite values as well.
 
     Raises:
-        InputError: the folder holds no checkpoint of this layout, or no optimizer where one is asked for.
+        InputError: the folder holds no checkpoint of this layout, or of a base model whose weights have changed, or no
+            optimizer where one is asked for.
         DamagedError: it holds none that can be read.
     """
     manifest = read_manifest(folder)
     sites = [[site.name, site.in_features, site.out_features] for site in layout.sites]
     if manifest.get("sites") != sites or manifest.get("lora", {}).get("rank") != layout.spec.rank:
         raise InputError(f"checkpoint {folder} was made for another base model or adapter shape")
+    check_base(folder, layout.base_files)
     names = ["params", *(["adam_m", "adam_v"] if with_optimizer else [])]
     if with_gradient and holds_gradient(folder):
         names.append("gradient")

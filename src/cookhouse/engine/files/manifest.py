@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.engine.contract import DamagedError, LoraSpec
+from cookhouse.errors import InputError
+from cookhouse.models.base_files import BaseFiles, changes_between
 
 _FORMAT = 1
 _MANIFEST = "adapter.json"
@@ -21,12 +23,14 @@ def write_manifest(
     *,
     sites: list[list[str | int]],
     num_steps: int,
+    base_files: BaseFiles,
     has_gradient: bool = False,
 ) -> None:
     """Write what makes a folder a checkpoint."""
     manifest = {
         "format": _FORMAT,
         "base_model": base_model,
+        "base_files": dict(base_files),
         "lora": asdict(spec),
         "sites": sites,
         "num_steps": num_steps,
@@ -55,6 +59,23 @@ def read_num_steps(folder: Path) -> int:
         DamagedError: the folder holds no checkpoint.
     """
     return int(read_manifest(folder)["num_steps"])
+
+
+def check_base(folder: Path, base_files: BaseFiles) -> None:
+    """See that a checkpoint was made over a base model of these files, as far as both are known.
+
+    Raises:
+        InputError: it was made over another.
+        DamagedError: the folder holds no checkpoint.
+    """
+    manifest = read_manifest(folder)
+    recorded = manifest.get("base_files")
+    before = {str(name): str(digest) for name, digest in recorded.items()} if isinstance(recorded, dict) else {}
+    if (changes := changes_between(before, base_files)) is not None:
+        raise InputError(
+            f"the weights of base model {manifest.get('base_model')} have changed since checkpoint {folder} was made: "
+            f"{changes}. Put the old ones back, or train on the new ones from the start"
+        )
 
 
 def holds_gradient(folder: Path) -> bool:

@@ -22,10 +22,13 @@ from cookhouse.engine.files.peft_experts import expert_parameters
 from cookhouse.engine.files.peft_ranks import Ranks
 from cookhouse.engine.lora.lora import ALPHA, AdapterLayout
 from cookhouse.errors import InputError
+from cookhouse.models.base_files import BaseFiles
 
 _CONFIG = "adapter_config.json"
 _TENSORS = "adapter_model.safetensors"
 _PICKLE = "adapter_model.bin"
+_BASE_FILES = "cookhouse_base_files"
+"""In the metadata of the tensors' file, which PEFT does not read."""
 _PREFIX = "base_model.model."
 _KEY = re.compile(rf"{re.escape(_PREFIX)}(?P<site>[\w.]+)\.(?P<matrix>lora_A|lora_B|base_layer)\.weight", re.ASCII)
 _DTYPES = ("F32", "F16", "BF16")
@@ -77,6 +80,8 @@ class PeftAdapter:
     """Ends of the names of parameters that are adapted as such."""
     matrices: Mapping[str, tuple[Tensor, Tensor]]
     """fp32 A (R, I) and B (O, R) by the name of their module, or of what PEFT wraps a parameter in."""
+    base_files: BaseFiles
+    """Of the base model, of a folder that `write_peft` made; else empty."""
     base_weights: Mapping[str, Tensor]
     """Copies of frozen weights, as PEFT saves them for an adapted output projection, by the name of their module."""
 
@@ -117,7 +122,7 @@ def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Ten
         "target_parameters": sorted({*parameters, *joined}) or None,
         "task_type": "CAUSAL_LM",
     }
-    save_file(tensors, folder / _TENSORS, metadata={"format": "pt"})
+    save_file(tensors, folder / _TENSORS, metadata={"format": "pt", _BASE_FILES: json.dumps(dict(layout.base_files))})
     (folder / _CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 
@@ -143,7 +148,7 @@ def read_peft(folder: Path) -> PeftAdapter:
     """
     config = _read_config(folder)
     ranks = Ranks.of(folder / _CONFIG, config)
-    tensors = _read_tensors(folder)
+    tensors, base_files = _read_tensors(folder)
     matrices = {}
     for site in sorted({site for site, matrix in tensors if matrix != "base_layer"}):
         pair = tensors.get((site, "lora_A")), tensors.get((site, "lora_B"))
@@ -158,6 +163,7 @@ def read_peft(folder: Path) -> PeftAdapter:
         ranks=ranks,
         parameters=_parameters(folder / _CONFIG, config),
         matrices=matrices,
+        base_files=base_files,
         base_weights={site: tensor for (site, matrix), tensor in tensors.items() if matrix == "base_layer"},
     )
 
@@ -193,8 +199,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _read_tensors(folder: Path) -> dict[tuple[str, str], Tensor]:
-    """fp32 matrices by module and kind."""
+def _read_tensors(folder: Path) -> tuple[dict[tuple[str, str], Tensor], BaseFiles]:
+    """fp32 matrices by module and kind, and the files of the base model, if they are told."""
     path = folder / _TENSORS
     if not path.exists() and (folder / _PICKLE).exists():
         raise InputError(
@@ -205,11 +211,20 @@ def _read_tensors(folder: Path) -> dict[tuple[str, str], Tensor]:
         with safe_open(path, framework="pt") as file:
             keys = {key: _KEY.fullmatch(key) for key in sorted(file.keys())}
             _check_keys(path, keys)
-            return {
+            matrices = {
                 (found["site"], found["matrix"]): _read_matrix(file, path, key) for key, found in keys.items() if found
             }
+            return matrices, _read_base_files((file.metadata() or {}).get(_BASE_FILES, "{}"))
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def _read_base_files(text: str) -> BaseFiles:
+    try:
+        files = json.loads(text)
+    except (ValueError, RecursionError):  # somebody else's
+        return {}
+    return {name: str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
 
 
 def _check_keys(path: Path, keys: Mapping[str, re.Match[str] | None]) -> None:

@@ -21,6 +21,7 @@ from cookhouse.engine.kernels.cpu import LANES, LoraSegment
 from cookhouse.engine.kernels.products import linear, matmul
 from cookhouse.engine.kernels.rows import rows_kernels, rows_linear
 from cookhouse.engine.kernels.tiled import TiledProduct, tiles_for
+from cookhouse.models.base_files import BaseFiles
 
 ALPHA = 32.0
 """Not on the wire. Scaling ALPHA / rank keeps the best learning rate the same at every rank
@@ -73,6 +74,8 @@ class AdapterLayout:
 
     sites: tuple[LoraSite, ...]
     spec: LoraSpec
+    base_files: BaseFiles = field(default_factory=dict, compare=False)
+    """Of the base model, whose weights the adapter is added to; empty: they are not known."""
 
     @cached_property
     def offsets(self) -> Mapping[str, int]:

@@ -10,6 +10,7 @@ from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.lora.experts import LoraExperts
 from cookhouse.engine.lora.lora import AdapterLayout, LoraLinear, LoraSite, Routing
 from cookhouse.errors import InputError
+from cookhouse.models.base_files import BaseFiles
 
 _NEVER_ADAPTED = ("gate", "router", "shared_expert_gate", "conv1d")
 _PARTS = {
@@ -51,8 +52,8 @@ def adapt(model: nn.Module, output: nn.Module, routing: Routing) -> tuple[LoraSi
     return tuple(sites)
 
 
-def choose_sites(sites: tuple[LoraSite, ...], spec: LoraSpec) -> AdapterLayout:
-    """The layout of an adapter that trains the parts which its spec names.
+def choose_sites(sites: tuple[LoraSite, ...], spec: LoraSpec, base_files: BaseFiles) -> AdapterLayout:
+    """The layout of an adapter that trains the parts which its spec names, over a base model of these files.
 
     Raises:
         InputError: it names none.
@@ -60,7 +61,7 @@ def choose_sites(sites: tuple[LoraSite, ...], spec: LoraSpec) -> AdapterLayout:
     parts = {"attn": spec.train_attn, "mlp": spec.train_mlp, "unembed": spec.train_unembed}
     if not any(parts.values()):
         raise InputError("train_attn, train_mlp and train_unembed are all false; at least one must be true")
-    return AdapterLayout(tuple(site for site in sites if parts[site.part]), spec)
+    return AdapterLayout(tuple(site for site in sites if parts[site.part]), spec, base_files)
 
 
 def _has_matrix(module: nn.Module) -> bool:

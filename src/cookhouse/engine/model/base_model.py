@@ -38,6 +38,7 @@ from cookhouse.engine.model.pretrained import (
 from cookhouse.engine.model.published import Published
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError, with_article
+from cookhouse.models.base_files import BaseFiles, files_of_model
 
 _CANNOT_RUN = "its layers cannot be run over packed positions"
 
@@ -68,6 +69,8 @@ class BaseModel:
         seen = self._probe()
         self.cache_shape = seen.of(range(int(self.config.num_hidden_layers)))
         self.state_shapes = seen.state_shapes
+        self.files: BaseFiles = {}
+        """What its weights were read from."""
         self.published: Published | None = None
         """What a way of computing must agree with; see `Published`."""
 
@@ -79,8 +82,10 @@ class BaseModel:
             InputError: there is no such model here, or it is of a kind this engine cannot run.
         """
         tokenizer = read_tokenizer(name)
+        files = files_of_model(name)
         model = read_model(name, dtype, attn_implementation="eager").to(device)
         base = cls.checked(name, model, tokenizer, device)
+        base.files = files
         with refusals(name, "it says of no token that it ends a text"):
             _ = base.end_tokens
         return base
@@ -160,7 +165,7 @@ class BaseModel:
             InputError: the rank is out of range, or nothing would be trained.
         """
         check_rank(spec.rank, self.name, self.config)
-        return choose_sites(self.sites, spec)
+        return choose_sites(self.sites, spec, self.files)
 
     @cached_property
     def pass_tokens(self) -> int:

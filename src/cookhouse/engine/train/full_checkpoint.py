@@ -45,7 +45,13 @@ def write_full(
                 held = {key: tensor.cpu() for key, tensor in shard.items()}
                 save_file(held, temporary / f"{name}-{index:05d}.safetensors")
         write_manifest(
-            temporary, base_model, LoraSpec(rank=0), sites=[], num_steps=num_steps, has_gradient="gradient" in tensors
+            temporary,
+            base_model,
+            LoraSpec(rank=0),
+            sites=[],
+            num_steps=num_steps,
+            base_files={},  # it holds all weights
+            has_gradient="gradient" in tensors,
         )
 
 

@@ -1,24 +1,36 @@
-"""Whether a run may have its folder: make it, empty it, or go on in it; found out before anything is done."""
+"""Whether a run may have its folder: make it, take another's, or go on in it; found out before anything is done."""
 
 import json
 import logging
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cookhouse.data import DataSource, Fingerprint, fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors
+from cookhouse.models.base_files import BaseFiles, changes_between, files_of_model
+from cookhouse.runs.folder.replaced import check_replaceable, settle_replaced
 from cookhouse.runs.lock import busy, is_held
-from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, LOCK_FILE
+from cookhouse.runs.names import BASE_FILE, CONFIG_FILE, DATA_FILE, LOCK_FILE
 from cookhouse.settings.facts import NamedWeights
 from cookhouse.settings.rows import ROWS_FIELDS
+
+if TYPE_CHECKING:
+    from cookhouse.registry import ModelRegistry
 
 logger = logging.getLogger(__name__)
 
 _CHOICES = ("delete", "resume", "raise")
+
+
+def _default_registry() -> "ModelRegistry":
+    from cookhouse.registry import open_registry
+
+    return open_registry(None, os.environ)
 
 
 class FolderChoice(StrEnum):
@@ -52,9 +64,18 @@ class FolderSpec:
     data: Mapping[str, DataSource] = field(default_factory=dict)
     """Files and data sets that the run reads, by what for; their fingerprints are recorded in data.json, and a resume
     on those with others is refused."""
+    base_models: Callable[[], Sequence[str]] | None = None
+    """Models that a service of the run's own computes; what their weights hold is recorded in base.json, and a resume
+    on others is refused. None: it has no such service."""
     ask: Callable[[str], str] | None = None
     synthetic: tuple[str, ...] = ()
     """Ports whose adapters made something up, in this run or before it was resumed; recorded in config.json."""
+    registry: "Callable[[], ModelRegistry]" = _default_registry
+    """Opens what may know of the weights of a run that is to be replaced."""
+
+    def check_replaceable(self) -> None:
+        """See that this run may take the place of the one in its folder. Raises as the function of that name."""
+        check_replaceable(self.path, self.config, self.registry())
 
 
 def choose_folder(spec: FolderSpec) -> FolderChoice:
@@ -62,15 +83,21 @@ def choose_folder(spec: FolderSpec) -> FolderChoice:
 
     Raises:
         InputError: the folder is there and may not be used, or a run is going on in it, or it holds another run, or one
-            of other data.
+            of other data, or one that must not be deleted.
     """
     if is_held(spec.path):
         raise busy(spec.path)
     with file_errors(spec.path):
+        if settle_replaced(spec.path):
+            logger.warning("a run that was to replace the one in %s was killed before it began; it is back", spec.path)
         choice = FolderChoice(_choose(spec))
+    if choice is FolderChoice.DELETE and spec.behavior == choice:  # who is asked may say resume as well
+        spec.check_replaceable()
     if choice is FolderChoice.RESUME:
         _check_same_run(spec)
         _check_same_data(spec)
+        if spec.base_models is not None:
+            _check_same_base(spec)
     return choice
 
 
@@ -158,3 +185,29 @@ def _recorded_data(path: Path) -> dict[str, Fingerprint]:
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} does not hold fingerprints of data ({error}); choose another log_path") from error
+
+
+def recorded_base(folder: Path) -> dict[str, BaseFiles]:
+    """The files of weights that a run recorded, by model; none where it recorded none.
+
+    Raises:
+        InputError: base.json is not what a run writes.
+    """
+    path = folder / BASE_FILE
+    try:
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): {str(file): str(mark) for file, mark in files.items()} for name, files in recorded.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} does not hold what weights were ({error}); choose another log_path") from error
+
+
+def _check_same_base(spec: FolderSpec) -> None:
+    for name, before in recorded_base(spec.path).items():
+        changes = changes_between(before, files_of_model(name))
+        if changes is not None:
+            raise InputError(
+                f"the weights of {name} have changed since the run in {spec.path} was started: {changes}. Going on "
+                "with them would be another run; put the old ones back, or choose another log_path"
+            )

@@ -1,8 +1,7 @@
-"""The run folder: opened by making it, emptying it or going on in it; and the files that lie in it."""
+"""The run folder: opened by making it, putting aside what lies in it, or going on in it; and the files in it."""
 
 import json
 import logging
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -15,17 +14,19 @@ from typing import Any
 from cookhouse.data import fingerprint_of
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors, write_whole
+from cookhouse.models.base_files import files_of_model
 from cookhouse.report import RecordedAnswer
-from cookhouse.runs.folder.choice import FolderChoice, FolderSpec
+from cookhouse.runs.folder.choice import FolderChoice, FolderSpec, recorded_base
+from cookhouse.runs.folder.replaced import delete_replaced, is_replacing, put_aside, settle_replaced
 from cookhouse.runs.folder.run_json import RunJson, earlier_launches, new_launch
 from cookhouse.runs.listing.find import find_runs
 from cookhouse.runs.lock import hold
 from cookhouse.runs.names import (
+    BASE_FILE,
     CONFIG_FILE,
     DATA_FILE,
     EVALUATIONS_FOLDER,
     EXAMPLES_FOLDER,
-    LOCK_FILE,
     LOG_FILE,
     METRICS_FILE,
     ROLLOUTS_FOLDER,
@@ -103,10 +104,19 @@ class RunFolder:
         """Stop logging to the folder, and let others have it."""
         self._resources.close()
 
+    @property
+    def replaces(self) -> bool:
+        """Whether another run lies aside, to be put back unless this one begins."""
+        return is_replacing(self.path)
+
+    def begin(self) -> None:
+        """Nothing can refuse this run any more: delete the one that it replaces, if it does."""
+        delete_replaced(self.path)
+
     def discard(self) -> None:
-        """Remove a folder that this run made, if nothing was trained in it."""
+        """Remove a folder that this run made, if nothing was trained in it; what it replaces, `settling` puts back."""
         has_trained = self.metrics.exists() and self.metrics.stat().st_size > 0
-        if self.is_new and not has_trained:
+        if self.is_new and not has_trained and not self.replaces:
             shutil.rmtree(self.path, ignore_errors=True)
             parent = self.path.parent
             if not self.has_parent and parent.exists() and not any(parent.iterdir()):
@@ -114,11 +124,13 @@ class RunFolder:
 
 
 def open_folder(spec: FolderSpec, choice: FolderChoice) -> RunFolder:
-    """Make, empty or resume the folder of a run, record its config, and log to it from here on.
+    """Make or resume the folder of a run, or put aside what lies in it; record its config, and log to it from here on.
 
     Raises:
-        InputError: it cannot be written, or a run is going on in it.
+        InputError: it cannot be written, a run is going on in it, or what lies in it must not be replaced.
     """
+    if choice is FolderChoice.DELETE:
+        spec.check_replaceable()
     has_parent = spec.path.parent.exists()
     with file_errors(spec.path):
         spec.path.mkdir(parents=True, exist_ok=True)
@@ -128,7 +140,7 @@ def open_folder(spec: FolderSpec, choice: FolderChoice) -> RunFolder:
     try:
         with file_errors(spec.path):
             if choice is FolderChoice.DELETE:
-                _empty(spec.path)
+                put_aside(spec.path)
             before = earlier_launches(spec.path) if choice is FolderChoice.RESUME else []
             folder._resources.enter_context(log_file(spec.path / LOG_FILE))
         revision = _code_revision()
@@ -139,20 +151,22 @@ def open_folder(spec: FolderSpec, choice: FolderChoice) -> RunFolder:
         if spec.data and choice is not FolderChoice.RESUME:
             found = {name: asdict(fingerprint_of(path)) for name, path in spec.data.items()}
             write_whole(spec.path / DATA_FILE, json.dumps(found) + "\n")
+        if spec.base_models is not None:
+            _record_base(spec.path, spec.base_models())
     except BaseException:
         folder.close()
-        folder.discard()
+        if not settle_replaced(spec.path):
+            folder.discard()
         raise
     return folder
 
 
-def _empty(path: Path) -> None:
-    """Remove all that lies in a folder but its lock, which is held."""
-    for entry in os.scandir(path):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        elif entry.name != LOCK_FILE:
-            Path(entry.path).unlink()
+def _record_base(folder: Path, names: Sequence[str]) -> None:
+    """Of the models that are on this machine by now; what was recorded before stays."""
+    before = recorded_base(folder)
+    found = {name: files_of_model(name) for name in names if name not in before}
+    if new := {name: files for name, files in found.items() if files}:
+        write_whole(folder / BASE_FILE, json.dumps({**before, **new}, indent=1) + "\n")
 
 
 def _record(spec: FolderSpec, revision: str | None) -> dict[str, Any]:

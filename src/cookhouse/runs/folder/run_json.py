@@ -52,9 +52,11 @@ class RunJson:
         if isinstance(record, Event) and record.name == events.RUN_START and "total_steps" in record.metrics:
             total_steps = int(record.metrics["total_steps"])
             self._change(lambda launch: replace(launch, total_steps=total_steps))
-        if isinstance(record, Event) and record.name in (events.RUN_SERVICE, events.RUN_ENGINE):
-            service = record.text.get("engine") or record.text["service"]
-            self._change(lambda launch: replace(launch, service=service))
+        if isinstance(record, Event) and record.name == events.RUN_ENGINE:
+            self._change(lambda launch: replace(launch, service=record.text["engine"]))
+        is_first = self._launch.service is None  # later ones tell of its state
+        if isinstance(record, Event) and record.name == events.RUN_SERVICE and is_first:
+            self._change(lambda launch: replace(launch, service=record.text["service"]))
         if isinstance(record, Event) and record.name == events.RUN_WARNING:
             self._change(lambda launch: launch.warned(record.text["text"]))
         if isinstance(record, Event) and record.name in (events.TRAINING_STOPPED, events.RUN_ENDS):

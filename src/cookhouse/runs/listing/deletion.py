@@ -4,11 +4,15 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cookhouse.errors import InputError
-from cookhouse.runs.listing.find import FoundRun, has_record
+from cookhouse.runs.listing.find import FoundRun, find_runs, has_record
 from cookhouse.runs.lock import hold, is_held, is_locked
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, CheckpointFile
+
+if TYPE_CHECKING:
+    from cookhouse.registry import ModelRegistry
 
 _SERVICE_LOCKS = {"lock", "server.lock"}
 """Of the state folder of an embedded service."""
@@ -43,12 +47,47 @@ def delete_run(folder: Path) -> None:
         shutil.rmtree(folder.resolve())
 
 
+def needs_of(paths: Sequence[Path], under: Path, registry: "ModelRegistry") -> dict[Path, list[str]]:
+    """Of each run that is to go, in words, who has its weights or was started from them, and stays.
+
+    Other runs are looked for below `under` and beside each.
+    """
+    places = dict.fromkeys([under, *(path.parent for path in paths)])
+    others = {run.path.resolve(): run for place in places for run in find_runs(place)}
+    going = [path.resolve() for path in paths]
+    staying = [run for where, run in others.items() if not any(where.is_relative_to(gone) for gone in going)]
+    registered = _registered(going, registry)
+    needs: dict[Path, list[str]] = {}
+    for path, whole in zip(paths, going, strict=True):
+        versions = registered[whole]
+        runs = runs_that_need(path, staying, also=versions)
+        named = f"the weights of {path} are registered as {', '.join(versions)}"
+        begun = f"the weights of {path} are what other runs were started from: {', '.join(run.name for run in runs)}"
+        needs[path] = [named] * bool(versions) + [begun] * bool(runs)
+    return needs
+
+
+def _registered(going: Sequence[Path], registry: "ModelRegistry") -> dict[Path, list[str]]:
+    """The registered versions that runs trained, or runs within them."""
+    from cookhouse.registry import Query
+
+    versions = registry.find(Query())
+    return {
+        path: [
+            version.id
+            for version in versions
+            if version.run_folder is not None and Path(version.run_folder).resolve().is_relative_to(path)
+        ]
+        for path in going
+    }
+
+
 def runs_that_need(folder: Path, others: Iterable[FoundRun], *, also: Iterable[str] = ()) -> Sequence[FoundRun]:
     """Those of other runs whose settings name weights of this one, or of a run that it consists of; `also` are further
     names of these weights, such as `name@version`.
     """
     whole = folder.resolve()
-    found = runs_that_name(_saved_paths(folder) | {*also}, folder, others)
+    found = runs_that_name(saved_paths(folder) | {*also}, folder, others)
     return [run for run in found if not _is_in(run.path, whole)]
 
 
@@ -70,8 +109,8 @@ def _is_in(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder)
 
 
-def _saved_paths(folder: Path) -> set[str]:
-    """The `tinker://` paths of a run and of those that it consists of."""
+def saved_paths(folder: Path) -> set[str]:
+    """The `tinker://` paths that a run has saved, and those that it consists of."""
     found: set[str] = set()
     for file in (folder / CHECKPOINTS_FILE, *folder.glob(f"*/{CHECKPOINTS_FILE}")):
         try:

@@ -139,6 +139,7 @@ class Departures:
             reason=reason,
             model_ids=self._placement.models_of(member),
             snapshot_ids=self._weights.only_at(member, self._members),
+            worker=member.in_words,
         )
         member.snapshots, member.fetched, member.evicted = set(), set(), set()
         self._placement.forget(member)

@@ -137,8 +137,10 @@ class Sequencer:
                 queue.order.put(job, seq_id, time.monotonic())
         self._advance(queue)
 
-    def run_again(self, model: Model, make_jobs: MakeJobs, *, is_loss: bool = True) -> None:
-        """Have another worker do what one did for a model since its last state; `is_loss`: it ended under a request."""
+    def run_again(self, model: Model, make_jobs: MakeJobs, *, is_loss: bool = True) -> int:
+        """Have another worker do what one did for a model since its last state; how many requests that are. `is_loss`:
+        it ended under a request.
+        """
         queue = self._queue(model)
         queue.history.num_moves += 1
         queue.is_taken = False
@@ -153,7 +155,9 @@ class Sequencer:
             is_left = job.entry is not None and job.entry.request_id not in queue.history.ran
             if is_left and not queue.is_over(job):  # of a replay after a restart
                 self._put_again(queue, job)
+        num_requests = sum(job.entry is not None and job.runs_again for job in queue.unfinished)
         self._advance(queue)
+        return num_requests
 
     def history(self, model: Model) -> History:
         """What has run on a model since its last state."""

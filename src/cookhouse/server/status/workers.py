@@ -109,4 +109,8 @@ def _device(status: WorkerStatus) -> Json | None:
     memory = status.memory
     if memory.device_bytes is None:
         return None
-    return {"used_bytes": memory.device_bytes, "total_bytes": memory.device_total_bytes}
+    return {
+        "used_bytes": memory.device_bytes,
+        "peak_bytes": memory.device_peak_bytes,
+        "total_bytes": memory.device_total_bytes,
+    }

@@ -89,7 +89,8 @@ class Sqlite:
             engine.dispose()
 
     def _connect(self) -> sa.Engine:
-        engine = sa.create_engine(f"sqlite:///{self._file}", json_serializer=to_json)
+        url = sa.URL.create("sqlite", database=str(self._file))  # a text would be decoded, and cut at a question mark
+        engine = sa.create_engine(url, json_serializer=to_json)
         sa.event.listen(engine, "connect", self._prepare)
         return engine
 

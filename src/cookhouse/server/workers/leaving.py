@@ -17,6 +17,17 @@ class Gone:
     snapshot_ids: Collection[str]
     is_loss: bool = True
     """Whether the worker ended by itself, perhaps for what it was asked to do."""
+    worker: str = "the engine"
+    """In words."""
+
+    def told(self, num_requests: int | None) -> str:
+        """What to say of a loss; `num_requests` run again, None: nothing can."""
+        said = f"{self.worker} was lost: {self.reason}; another is started"
+        models = f"{len(self.model_ids)} model{'s' * (len(self.model_ids) != 1)}"
+        if num_requests is None:
+            return f"{said}, and what {models} had learned is lost: the server keeps no journal"
+        requests = f"{num_requests:,} request{'s' * (num_requests != 1)}"
+        return f"{said}, and work goes on: {requests} of {models} run again, and what had no answer yet"
 
 
 def leaver(members: Sequence[Member], name: str) -> Member:

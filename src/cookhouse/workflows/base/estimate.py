@@ -1,12 +1,15 @@
 """How long a run will take and how much memory it needs, measured from its steps and corrected as they change."""
 
+import os
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
+from cookhouse.process_tree import peak_bytes, runs_module, tree
 from cookhouse.telemetry import Telemetry, events
 from cookhouse.training import FinishedStep
 
+SERVICE = "cookhouse.server"
+"""The module that the process of a run's own service runs; engines are below it."""
 _FIRST_STEPS = 4
 """The first is left out: it holds what is done once, such as compiling and filling caches."""
 _RECENT_STEPS = 20
@@ -16,7 +19,7 @@ _CHANGE = 1.5
 
 class Estimate:
     """Says, as the event `run.estimate`, how much longer a run will take at the pace of its last steps, and the most
-    memory that this process and the engine that it started have held; again when the pace has changed much.
+    memory that its processes and those of its own service have held; again when the pace has changed much.
     """
 
     def __init__(self, telemetry: Telemetry, total_steps: int) -> None:
@@ -74,26 +77,14 @@ def with_estimate(
 
 
 def peak_memory() -> dict[str, float]:
-    """The most bytes that this process, and those that it started, have held; nothing where the system does not say."""
-    own = _peak_bytes("self")
-    if own is None:
-        return {}
-    children: set[str] = set()
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            children |= set((task / "children").read_text(encoding="ascii").split())
-        except OSError:  # the thread is over
-            continue
-    theirs = [found for pid in children if (found := _peak_bytes(pid)) is not None]
-    return {"memory_bytes": own, **({"engine_memory_bytes": sum(theirs)} if theirs else {})}
-
-
-def _peak_bytes(pid: str) -> float | None:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
+    """The most bytes that this process and those that it started have held, those of the run's own service apart;
+    nothing where the system does not say.
+    """
+    whole = tree(os.getpid())
+    service = {each for pid in whole if runs_module(pid, SERVICE) for each in tree(pid)}
+    own, engine = peak_bytes(pid for pid in whole if pid not in service), peak_bytes(service)
+    named = {"memory_bytes": own, "engine_memory_bytes": engine}
+    return {name: float(value) for name, value in named.items() if value is not None}
 
 
 def _duration(seconds: float) -> str:

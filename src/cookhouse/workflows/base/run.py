@@ -46,7 +46,6 @@ class TrainingState(LoopState):
     objective: Objective[Any] = field(init=False)
     adam: AdamSchedule = field(init=False)
     steps_per_epoch: int = field(init=False)
-    folder: RunFolder = field(init=False)
     context_tokens: int | None = None
     """What the model takes at most, prompt and answer together; None if nobody here knows."""
     notes: list[str] = field(default_factory=list)

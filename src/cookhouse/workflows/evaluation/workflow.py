@@ -71,7 +71,7 @@ def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
         name="open_model",
         doing="loading the model",
         run=_open_model,
-        reads=("config", "benchmarks", "renderer"),
+        reads=("config", "benchmarks", "renderer", "folder"),
         writes=("answerer", "service"),
         needs=needs,
         uses=("completer", "registry"),
@@ -171,6 +171,7 @@ async def _open_model(state: EvaluationState) -> None:
         model = await _open_judge(state)
         for judge in judges:
             judge.model = model
+    await asyncio.to_thread(state.folder.begin)
 
 
 def _at_address(state: EvaluationState, url: str, model: str) -> OpenAIAnswerer:

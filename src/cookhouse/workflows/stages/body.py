@@ -1,5 +1,6 @@
 """What a workflow does between its setup and its end: one training loop, or stages alone, or other runs in order."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from cookhouse.arguments import checked
 from cookhouse.errors import InputError
-from cookhouse.runs import RunResult
+from cookhouse.runs import RunFolder, RunResult
 from cookhouse.settings import StepSettings
 from cookhouse.training import (
     BestWeights,
@@ -67,6 +68,7 @@ class LoopState(RunState):
     """What the loop is made from."""
 
     config: StepSettings
+    folder: RunFolder = field(init=False)
     session: TrainingSession = field(init=False)
     checkpoints: CheckpointFile = field(init=False)
     total_steps: int = field(init=False)
@@ -97,7 +99,7 @@ class Loop(Generic[L]):
     best: Callable[[L], BestWeights | None] = lambda _: None
     """Makes what tells which weights are the best, of runs that may keep them."""
     title: str = "loop"
-    reads: tuple[str, ...] = ("config", "session", "checkpoints", "total_steps")
+    reads: tuple[str, ...] = ("config", "folder", "session", "checkpoints", "total_steps")
     writes: tuple[str, ...] = ("best", "outcome")
     children: tuple[str, ...] = ()
 
@@ -115,6 +117,7 @@ class Loop(Generic[L]):
         """The stages before it have seen to all."""
 
     async def run(self, state: L) -> bool:
+        await asyncio.to_thread(state.folder.begin)
         state.best = self.best(state)
         slots = self.slots()
         named = {slot.name for slot in fields(SlotNames)}
@@ -169,6 +172,7 @@ class Stages(Generic[S]):
 class PipelineState(RunState):
     """What child runs leave."""
 
+    folder: RunFolder = field(init=False)
     path: Path = field(init=False)
     """Folder of the run; each child has one below it."""
     results: dict[str, RunResult[Any]] = field(default_factory=dict)
@@ -195,7 +199,7 @@ class Children(Generic[Q]):
 
     runs: tuple[Child[Q], ...]
     title: str = "runs"
-    reads: tuple[str, ...] = ("path",)
+    reads: tuple[str, ...] = ("folder", "path")
     writes: tuple[str, ...] = ("results",)
     parts: tuple[Stage[Q], ...] = ()
 
@@ -217,6 +221,7 @@ class Children(Generic[Q]):
             if state.results and state.interrupt.is_requested:
                 return False
             state.results[child.name] = await child.run(state, state.path / child.name)
+            await asyncio.to_thread(state.folder.begin)
             if state.results[child.name].summary.is_interrupted:
                 return False
         return True

@@ -21,7 +21,7 @@ class Runs:
     runs: Mapping[str, Mapping[str, Any]]
     run_child: RunChild
     title: str = "runs"
-    reads: tuple[str, ...] = ("config", "path", "results", "errors")
+    reads: tuple[str, ...] = ("config", "folder", "path", "results", "errors")
     writes: tuple[str, ...] = ("record", "results", "errors", "is_whole")
     parts: tuple[Stage[SweepState], ...] = ()
 
@@ -43,6 +43,9 @@ class Runs:
         finally:
             state.record = await asyncio.to_thread(write_sweep, state.path, state.errors)
             await asyncio.to_thread(write_report, state.path)
+        if state.folder.replaces and state.errors and not state.results:
+            failed = "; ".join(f"run {name}: {error}" for name, error in state.errors.items())
+            raise InputError(f"every run of the sweep failed: {failed}")
         if state.errors and not state.interrupt.is_requested:
             state.status = "errored"
             state.error = InputError(f"{len(state.errors)} of {len(self.runs)} runs failed: {', '.join(state.errors)}")
@@ -80,6 +83,7 @@ class Runs:
             self.fail(state, name, f"{type(error).__name__}: {error}")
             return None
         state.results[name] = result
+        await asyncio.to_thread(state.folder.begin)
         return await asyncio.to_thread(read_record, state.path / name)
 
     def fail(self, state: SweepState, name: str, error: str) -> None:
