@@ -62,6 +62,7 @@ ELSEWHERE = {
     "log_path": "each run here has a folder of its own",
     "behavior_if_log_dir_exists": "it does not exist here: tests/recipes/test_config.py",
     "view": "a page would be served: tests/recipes/test_view.py",
+    "wandb_project": "W&B would be started: tests/telemetry/sinks/test_runs.py",
     "on_failed_group": "no rollout fails here: tests/recipes/test_rl_requests.py",
     "rollout_attempts": "as above",
     "min_group_members": "as above",
@@ -89,7 +90,7 @@ def others(field_type: Any, value: Any) -> list[Any]:
     """Other values of a setting's type."""
     if typing.get_origin(field_type) is typing.Literal:
         return [choice for choice in typing.get_args(field_type) if choice not in (value, "auto")]
-    known = {
+    known: dict[Any, list[Any]] = {
         bool: [not value],
         int: [value + 1 if isinstance(value, int) else 3],
         float: [value / 2 if isinstance(value, float) and value else 0.25],
@@ -252,9 +253,10 @@ def outcome(trial: Trial, settings: Mapping[str, Any]) -> tuple[Any, Any]:
 def differs(trial: Trial, settings: Mapping[str, Any], before: tuple[Any, Any]) -> bool:
     """Whether anything is another than before: a run is asked only where the plan is the same."""
     try:
-        return bool(trial.plan(settings) != before[0] or trial.run(settings) != before[1])
+        is_planned = bool(trial.plan(settings) != before[0])
+        return is_planned or bool(trial.run(settings) != before[1])
     except CookhouseError as error:
-        return str(error) != before[0]
+        return bool(str(error) != before[0])
 
 
 def test_a_setting_that_nothing_reads_is_found(

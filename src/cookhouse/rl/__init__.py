@@ -25,7 +25,6 @@ from cookhouse.rl.learning.kl import (
     divergence_by_position,
     kl_metrics,
     kl_penalty,
-    movement_metrics,
     sampling_metrics,
     teacher_advantages,
 )
@@ -99,7 +98,6 @@ __all__ = [
     "kl_penalty",
     "leave_one_out",
     "minimum_viable",
-    "movement_metrics",
     "noop_completer",
     "normalized",
     "remove_constant_reward_groups",

@@ -1,5 +1,7 @@
 """Which setting of a run's length changes nothing is said."""
 
+from typing import Any
+
 import chz
 import pytest
 
@@ -36,5 +38,5 @@ def test_what_changes_nothing_is_said(settings: dict[str, int], note: str) -> No
         {"max_steps": 5, "num_epochs": 5},  # num_rollouts=5: as many steps, however little data there is
     ],
 )
-def test_nothing_is_said_where_both_count_or_nobody_set_one(settings: dict[str, int | None]) -> None:
+def test_nothing_is_said_where_both_count_or_nobody_set_one(settings: dict[str, Any]) -> None:
     assert steps_notes(Length(**settings), 60) == []

@@ -8,8 +8,9 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES
-from cookhouse.rl import clip_metrics, kl_metrics, movement_metrics, sampling_metrics
+from cookhouse.rl import clip_metrics, kl_metrics, sampling_metrics
 from cookhouse.rl.learning.batch import Reduction
+from cookhouse.rl.learning.kl import movement_metrics
 from cookhouse.settings import LossSettings
 from cookhouse.telemetry import keys
 from cookhouse.training.clients.client import TrainingClient
