@@ -1,5 +1,6 @@
 """Text to tokens, with the line between what a renderer writes and what a message says drawn once."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Protocol, TypeAlias, cast, overload
@@ -72,6 +73,9 @@ class Encoder:
         marks = special_names(tokenizer) | {*written}
         self.marks = {name: i for name, i in self.added.items() if name in marks}
         """Ids of the tokens that text cannot spell, by name."""
+        names = sorted(filter(is_a_name, self.marks), key=len, reverse=True)
+        self.mark_names = re.compile("|".join(map(re.escape, names)) or r"(?!)")
+        """Matches the name of a mark in text, where it is letters."""
         spelled = {*self.marks.values()}
         self._added = AddedTokens(plain, {i: token for i, token in added.items() if i not in spelled})
         self._cache: dict[str, list[int]] = {}
@@ -151,6 +155,11 @@ class Encoder:
                 self._cache.clear()
             self._cache[text] = tokens
         return tokens
+
+
+def is_a_name(token: str) -> bool:
+    """Whether an added token can be the name of a mark: runs of white space are tokens of some vocabularies."""
+    return len(token) > 1 and bool(token.strip(" \t\n▁"))
 
 
 def special_names(tokenizer: Tokenizer) -> frozenset[str]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from cookhouse.chat.encoding import Piece, Special, Tokenizer, special_names
+from cookhouse.chat.encoding import Piece, Special, Tokenizer, is_a_name, special_names
 from cookhouse.chat.messages import Message, ToolCall, split_thinking, text_of
 from cookhouse.chat.template.given import CallForm, read_arguments, shorten_ids
 from cookhouse.chat.template.sources import template_source
@@ -66,9 +66,7 @@ class ChatTemplate:
         # Whoever asks whether arguments are text writes them as they stand; others make JSON of what they are given.
         self._keeps_text = re.search(r"arguments['\"\])]*\s+is\s+(not\s+)?string", self.source) is not None
         self._form = CallForm()
-        # Runs of white space are tokens of some vocabularies, and no marks: templates trim and split at them.
-        names = [str(token) for token in tokenizer.added_tokens_decoder.values()]
-        names = [name for name in names if len(name) > 1 and name.strip(" \t\n▁")]
+        names = [*filter(is_a_name, map(str, tokenizer.added_tokens_decoder.values()))]
         self.names = _any_of(names)
         """Matches the name of a mark: of a token that is special, or that the template writes."""
         self.written = self._written()

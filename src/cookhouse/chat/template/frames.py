@@ -166,4 +166,6 @@ def _left_out(template: ChatTemplate, start: AnswerStart) -> ThinkingFrame | Non
     opened = _OPENED.search(start.opened)
     if opened is None or f"</{opened[1]}>" not in template.source:
         return None
-    return ThinkingFrame(before=f"<{opened[1]}>", is_in_prompt=True, after=f"</{opened[1]}>", glues=("", "\n", "\n\n"))
+    closed, glue = ("\n", "\n\n") if start.opened.endswith("\n") else ("", "")
+    before, after = f"<{opened[1]}>", f"</{opened[1]}>"
+    return ThinkingFrame(before=before, is_in_prompt=True, after=after, glues=("", closed, glue))
