@@ -70,9 +70,12 @@ class Encoder:
         added = tokenizer.added_tokens_decoder
         self.added = {str(token): token_id for token_id, token in added.items()}
         """Ids of the added vocabulary by name."""
-        marks = special_names(tokenizer) | {*written}
+        of_format = {*written}
+        marks = special_names(tokenizer) | of_format
         self.marks = {name: i for name, i in self.added.items() if name in marks}
         """Ids of the tokens that text cannot spell, by name."""
+        self.usable = {name: i for name, i in self.added.items() if name in of_format or name not in self.marks}
+        """Ids of the added tokens that stand in sequences: those that the format writes, and those of plain text."""
         names = sorted(filter(is_a_name, self.marks), key=len, reverse=True)
         self.mark_names = re.compile("|".join(map(re.escape, names)) or r"(?!)")
         """Matches the name of a mark in text, where it is letters."""

@@ -66,6 +66,12 @@ class Renderer(ABC):
     """Special tokens that are only ever written."""
     optional_written_marks: ClassVar[Sequence[Special]] = ()
     """More of these, which some tokenizers of the family lack."""
+    template_edits: ClassVar[Sequence[tuple[str, str]]] = ()
+    """Patterns, each with what is put in its place, that make what this renderer writes and what its models' chat
+    template writes the same, where they differ on purpose.
+    """
+    template_may_lack_tools: ClassVar[bool] = False
+    """Whether models of the family are published with a chat template that leaves tools to the caller."""
 
     has_extension_property: bool = True
     """Whether the prompt of each turn starts with the whole sequence of the turn before."""

@@ -79,6 +79,7 @@ def show(
         read_conversations,
         rendered,
     )
+    from cookhouse.printable import printable
     from cookhouse.report import render_page
     from cookhouse.telemetry import make_console, say
 
@@ -92,7 +93,7 @@ def show(
         for number, example in enumerate(rendered(conversation, found, mode), start=1)
     ]
     for remark in mark_remarks(conversations, found.encoder):
-        say(make_console(is_error=True), printable(remark))
+        say(make_console(stderr=True), printable(remark))
     if page is not None:
         page.write_text(render_page(examples, title=f"{data or 'bundled conversations'} for {model}"), encoding="utf-8")
         typer.echo(page)

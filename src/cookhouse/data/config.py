@@ -1,6 +1,7 @@
 """The config that builds a supervised data set from the user's conversations."""
 
 import logging
+from operator import itemgetter
 
 import chz
 
@@ -13,8 +14,8 @@ from cookhouse.data.rows.conversations import read_conversations
 from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.data.rows.remarks import conversation_remarks
 from cookhouse.data.sources.source import data_sources
-from cookhouse.errors import UnknownNameError
-from cookhouse.models.catalog import check_renderer, default_renderer
+from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.models.catalog import check_renderer, default_renderer, dims
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import at_least
 
@@ -74,14 +75,32 @@ def build_renderer(model_name: str, renderer_name: str | None = None, *, force: 
     """The named renderer, or the model's own, over the model's tokenizer. One of the user's own is taken to fit.
 
     Raises:
-        InputError: the renderer is unknown or does not fit the model, or the tokenizer cannot be loaded.
+        InputError: the renderer is unknown or does not fit the model; the tokenizer cannot be loaded, or has tokens for
+            which the model has no embeddings.
     """
     name = renderer_name or default_renderer(model_name)
     if is_built_in(name):
         check_renderer(model_name, name, force=force)
     else:
         RENDERERS.find(name)  # an unknown name is told before a tokenizer is loaded
-    return get_renderer(name, get_tokenizer(model_name))
+    renderer = get_renderer(name, get_tokenizer(model_name))
+    _check_vocabulary(model_name, renderer)
+    return renderer
+
+
+def _check_vocabulary(model_name: str, renderer: Renderer) -> None:
+    """Refuse a tokenizer that was given tokens for which the model has no embeddings."""
+    sizes = dims(model_name)
+    if sizes is None or sizes.vocab_size is None:
+        return
+    beyond = {name: i for name, i in renderer.encoder.usable.items() if i >= sizes.vocab_size}
+    if beyond:
+        name, token = min(beyond.items(), key=itemgetter(1))
+        raise InputError(
+            f"{model_name}: its tokenizer gives {name!r} the id {token}, and the model has {sizes.vocab_size:,} "
+            f"embeddings, ids 0 to {sizes.vocab_size - 1}; give it more (transformers: "
+            "model.resize_token_embeddings(len(tokenizer))) and save it, or use the tokenizer that it came with"
+        )
 
 
 def parse_train_on_what(name: str) -> TrainOnWhat:

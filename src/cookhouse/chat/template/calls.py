@@ -9,14 +9,10 @@ from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall
 from cookhouse.chat.template.chat_template import ChatTemplate, common_prefix, unguarded
 from cookhouse.chat.template.endings import Ending
 from cookhouse.chat.template.frames import AnswerStart
-from cookhouse.chat.template.given import CallForm
+from cookhouse.chat.template.given import CALL_FORMS, CallForm
 from cookhouse.chat.template.probes import ANSWER, ASKED, NAMES, TOOL, VALUES, probe_calls
 from cookhouse.chat.tool_calls import as_call, read_call, read_json
 from cookhouse.errors import InputError
-
-_FORMS = tuple(
-    CallForm(as_text=as_text, short_ids=short_ids) for short_ids in (False, True) for as_text in (False, True)
-)
 
 
 class Calls(Protocol):
@@ -103,7 +99,7 @@ def learn_calls(template: ChatTemplate, ending: Ending, start: AnswerStart) -> t
     """
     found: tuple[CallForm, Calls | None, str | None] | None = None
     is_refused = True
-    for form in _FORMS:
+    for form in CALL_FORMS:
         if form.as_text and not is_refused:
             continue  # arguments as they are were taken
         template.give_calls(form)

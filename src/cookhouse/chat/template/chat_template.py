@@ -71,7 +71,8 @@ class ChatTemplate:
         """Matches the name of a mark: of a token that is special, or that the template writes."""
         self.written = self._written()
         """The tokens that the template writes, as far as its text and some conversations tell."""
-        self.names = _any_of([name for name in names if name in self.written | special_names(tokenizer)])
+        marks = self.written | special_names(tokenizer)
+        self.names = _any_of([name for name in names if name in marks])
 
     @property
     def name(self) -> str:

@@ -26,6 +26,12 @@ class CallForm:
     """Ids of nine letters and digits, as templates of Mistral's kind ask for."""
 
 
+CALL_FORMS = tuple(
+    CallForm(as_text=as_text, short_ids=short_ids) for short_ids in (False, True) for as_text in (False, True)
+)
+"""All of them, in the order in which they are tried."""
+
+
 def read_arguments(arguments: Any, *, as_text: bool, keeps_text: bool) -> Any:
     """The arguments of a call, as a template takes them; `keeps_text`: text is left as it stands."""
     if isinstance(arguments, str):
