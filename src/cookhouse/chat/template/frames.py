@@ -95,8 +95,10 @@ def _learn_header(template: ChatTemplate, prompt: str, whole: str) -> str:
         return ""
     if (spans := template.generated([ASKED, ANSWERED])) is not None:
         return whole[len(prompt) : spans[0][0]] if spans else ""
-    is_written = prompt != template.render([ASKED])
-    return "" if is_written else whole[len(prompt) : whole.index(ANSWER)]
+    if prompt != template.render([ASKED]):
+        return ""
+    header = whole[len(prompt) : whole.index(ANSWER)]
+    return header if header.strip() else ""  # a space goes with the first word, and calls have none
 
 
 def _learn_opened(prompt: str, whole: str) -> str:

@@ -73,10 +73,11 @@ class TemplateRenderer(Renderer):
             self._empty = frame.between(template.guarded(""))
         # A block without reasoning consists of its marks; a channel, which the model has to choose, has a name, and an
         # answer that stands between marks begins with one.
-        marks = template.marks(self._empty)
-        self._is_empty_block = all(
-            isinstance(piece, Special) or not piece.strip() for piece in template.pieces(self._empty)
-        ) and not (ending.closing_marks and len(marks) == 1)
+        pieces = template.pieces(self._empty)
+        num_marks = sum(isinstance(piece, Special) for piece in pieces)
+        is_opening = num_marks == 0 or (num_marks == 1 and bool(ending.closing_marks))
+        says_nothing = all(isinstance(piece, Special) or not piece.strip() for piece in pieces)
+        self._is_empty_block = says_nothing and not is_opening
         self._writes_calls, self._calls, call_end = learn_calls(template, ending, start)
         self._declares_tools = writes_tools(template)
         self.has_tools = self._declares_tools and self._calls is not None
