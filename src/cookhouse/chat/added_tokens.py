@@ -41,7 +41,8 @@ class AddedTokens:
         num_gaps = max(vocabulary.values(), default=-1) + 1 - len(vocabulary)
         whole.add_tokens([tokenizers.AddedToken(f"{_NO_TEXT}{n}", normalized=False) for n in range(num_gaps)])
         whole.add_tokens(list(self._tokens.values()))
-        return whole, {whole.token_to_id(str(token)): token_id for token_id, token in self._tokens.items()}
+        theirs = {str(token): token_id for token_id, token in self._tokens.items()}
+        return whole, {i: theirs[name] for name in theirs if (i := whole.token_to_id(name)) is not None}
 
     def _are_in(self, text: str) -> bool:
         if self._names.search(text):

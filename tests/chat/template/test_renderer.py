@@ -257,7 +257,8 @@ def test_reasoning_that_a_template_leaves_out_stands_behind_the_prompt_that_open
     tokenizer = get_tokenizer(str(shared / "tokenizers/deepseek_v3_1"))
     renderer, own = TemplateRenderer(tokenizer, thinking=True), get_renderer("deepseekv3_thinking", tokenizer)
     thought: Any = [{"type": "thinking", "thinking": "Two and two."}, {"type": "text", "text": "4"}]
-    for talk in ([TALK[1], {"role": "assistant", "content": thought}], TALK):
+    talks: list[list[Message]] = [[TALK[1], {"role": "assistant", "content": thought}], TALK]
+    for talk in talks:
         assert renderer.build_supervised_examples(talk, ALL) == own.build_supervised_examples(talk, ALL)
 
 

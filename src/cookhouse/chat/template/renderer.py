@@ -6,7 +6,7 @@ from typing import Any
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
 from cookhouse.chat.messages import Message, Part, Role, split_thinking, text_of, thinking_of
 from cookhouse.chat.renderer import MessageLayout, Renderer, Termination
-from cookhouse.chat.template.calls import learn_calls, writes_tools
+from cookhouse.chat.template.calls import Calls, learn_calls, writes_tools
 from cookhouse.chat.template.chat_template import ChatTemplate, Place, common_prefix, unguarded
 from cookhouse.chat.template.endings import learn_ending
 from cookhouse.chat.template.extension import extends
@@ -45,6 +45,8 @@ class TemplateRenderer(Renderer):
 
     def __init__(self, tokenizer: Tokenizer, **variables: Any) -> None:
         """`variables` are set in the template, such as `enable_thinking=False`."""
+        self._calls: Calls | None
+        self._stops: list[str]
         self._learn(tokenizer, variables, declares_tools=False)
         self._with_tools: TemplateRenderer | InputError | None = None
         if has_tool_template(tokenizer):
