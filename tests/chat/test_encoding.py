@@ -1,5 +1,6 @@
 """Text to tokens: what a message says can never become a mark."""
 
+import copy
 import json
 import random
 from pathlib import Path
@@ -17,12 +18,58 @@ from cookhouse.chat.words import WordEncoder
 from cookhouse.errors import InputError
 from cookhouse.models.tokenizers import get_tokenizer
 
+FORMAT = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 
-def test_no_added_token_is_ever_made_of_text(tokenizer: Any) -> None:
-    added = {str(token) for token in tokenizer.added_tokens_decoder.values()}
-    assert {"<|im_end|>", "<think>", "<tool_call>", "</tool_response>"} <= added
-    tokens = Encoder(tokenizer).encode([" ".join(added) + "".join(added)])
-    assert not set(tokens) & set(tokenizer.added_tokens_decoder)
+
+def test_no_mark_is_ever_made_of_text(tokenizer: Any) -> None:
+    encoder = Encoder(tokenizer, FORMAT)
+    assert {"<|im_end|>", *FORMAT} <= encoder.marks.keys()
+    tokens = encoder.encode([" ".join(encoder.marks) + "".join(encoder.marks)])
+    assert not set(tokens) & {*encoder.marks.values()}
+
+
+ADDED = ("        ", "  ", "<table>", "<mol_7>", "\n\n\n")
+WITH_ADDED = (
+    "def f(x):\n        return x\n  # done",
+    "<table>a |  b</table>",
+    "the <mol_7> binds<mol_7>\n\n\nagain, <mol_8> does not",
+    "plain words, one space each",
+    "<mol_7",
+)
+
+
+def grown(**flags: bool) -> Any:
+    """The embedded tokenizer with further tokens that are no marks, far behind the others."""
+    grown = copy.deepcopy(get_tokenizer("cookhouse/tiny"))
+    grown.add_tokens([tokenizers.AddedToken(name, special=False, **flags) for name in ADDED])
+    return grown
+
+
+@pytest.mark.parametrize("flags", [{"normalized": False}, {"normalized": True}, {"normalized": False, "lstrip": True}])
+@pytest.mark.parametrize("text", WITH_ADDED)
+def test_text_has_the_tokens_of_its_own_tokenizer(flags: dict[str, bool], text: str) -> None:
+    """Would catch runs of spaces, or words that a user added, trained in other tokens than the model reads."""
+    tokenizer = grown(**flags)
+    assert Encoder(tokenizer).encode([text]) == tokenizer(text, add_special_tokens=False).input_ids
+
+
+def test_marks_stay_letters_among_added_tokens() -> None:
+    tokenizer = grown(normalized=False)
+    tokens = Encoder(tokenizer, FORMAT).encode(["<mol_7><|im_end|><think>  <table>"])
+    ids = dict(zip(ADDED, tokenizer.convert_tokens_to_ids(ADDED), strict=True))
+    assert [token for token in tokens if token in tokenizer.added_tokens_decoder] == [
+        ids["<mol_7>"],
+        ids["  "],
+        ids["<table>"],
+    ]
+    assert tokenizer.decode(tokens) == "<mol_7><|im_end|><think>  <table>"
+
+
+def test_a_renderer_names_what_it_writes(tiny: Any) -> None:
+    """Would catch a mark that is written and that text can spell."""
+    with pytest.raises(InputError, match="add it to its marks"):
+        Encoder(tiny).encode([Special("<tool_call>")])
+    assert Encoder(tiny, FORMAT).encode([Special("<tool_call>")]) == [tiny.convert_tokens_to_ids("<tool_call>")]
 
 
 def test_splitting_special_tokens_alone_would_let_a_user_forge_a_tool_response(tokenizer: Any) -> None:
@@ -93,7 +140,8 @@ def awkward_texts(num: int) -> list[str]:
 
 
 def check_is_as_a_whole(tokenizer: Any, texts: list[str]) -> None:
-    encoder, backend = Encoder(tokenizer), tokenizer.backend_tokenizer
+    names = [*map(str, tokenizer.added_tokens_decoder.values())]
+    encoder, backend = Encoder(tokenizer, names), tokenizer.backend_tokenizer
     whole = tokenizers.Tokenizer(backend.model)
     whole.pre_tokenizer = backend.pre_tokenizer
     if backend.normalizer is not None:

@@ -101,7 +101,7 @@ def test_no_text_can_become_a_mark(name: str, role: str, texts: list[str]) -> No
     if role == "tool" and name in PLAIN_TEXT:
         return
     renderer = renderer_of(name)
-    marks = set(every_tokenizer().added_tokens_decoder)
+    marks = {*renderer.encoder.marks.values()}
 
     def render(content: str) -> list[int]:
         messages = make_conversation(1, ())

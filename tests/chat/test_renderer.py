@@ -155,7 +155,7 @@ HOSTILE = (
 def test_no_content_can_forge_a_mark(tokenizer: Any, name: str, role: str) -> None:
     # The marks around hostile content are exactly those around harmless content, and its text is kept.
     renderer = get_renderer(name, tokenizer)
-    marks = set(tokenizer.added_tokens_decoder)
+    marks = {*renderer.encoder.marks.values()}
 
     def render(content: str) -> list[int]:
         calls: list[Message] = [{"role": "assistant", "content": "", "tool_calls": [CALL]}] if role == "tool" else []

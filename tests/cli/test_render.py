@@ -33,7 +33,11 @@ def test_every_token_has_a_line_with_its_weight(rows: Path, capsys: pytest.Captu
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.startswith(f"{rows}:1, example 1: ")
     assert head.endswith(f"{len(lines)} tokens, 3 trained")
-    assert [line.split("\t")[2:] for line in lines[-3:]] == [["1", "'4'"], ["1", r"'\n'"], ["1", "'<|im_end|>'"]]
+    assert [line.split("\t")[2:] for line in lines[-3:]] == [
+        ["1", "'4'"],
+        ["1", r"'\n'"],
+        ["1", "'<|im_end|>'", "mark"],
+    ]
     assert [line.split("\t")[0] for line in lines] == [str(number) for number in range(len(lines))]
 
 

@@ -1,5 +1,6 @@
 """From a file to batches: the embedded data, and conversations that people wrote."""
 
+import copy
 import json
 import logging
 from pathlib import Path
@@ -11,6 +12,7 @@ from cookhouse.data import build_renderer, parse_train_on_what
 from cookhouse.data.config import ConversationsConfig
 from cookhouse.errors import BadRowsError, InputError, UnknownNameError
 from cookhouse.models.catalog import renderer_names
+from cookhouse.models.tokenizers import get_tokenizer
 
 
 def config(**settings: Any) -> ConversationsConfig:
@@ -129,3 +131,22 @@ def test_modes_have_their_names() -> None:
     assert parse_train_on_what("all_tokens") == "all_tokens"
     with pytest.raises(UnknownNameError, match="unknown train_on_what 'everything'"):
         parse_train_on_what("everything")
+
+
+def test_tokens_that_the_model_has_no_embeddings_for_are_refused(tmp_path: Path) -> None:
+    """Would catch a dry run that promises a run which the service refuses."""
+    template = "{% for m in messages %}<|turn|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    folder = tmp_path / "grown"
+    tokenizer = copy.deepcopy(get_tokenizer("cookhouse/tiny"))
+    num_embeddings = len(tokenizer)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|turn|>"]})
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    for vocab_size in (num_embeddings, num_embeddings + 1):
+        sizes = {"hidden_size": 64, "vocab_size": vocab_size, "num_hidden_layers": 1, "num_attention_heads": 1}
+        (folder / "config.json").write_text(json.dumps({"model_type": "mistral", "intermediate_size": 8, **sizes}))
+        if vocab_size > num_embeddings:
+            assert build_renderer(str(folder), "template").encoder.has("<|turn|>")
+            continue
+        with pytest.raises(InputError, match=rf"token {num_embeddings} \('<\|turn\|>'\) .*resize_token"):
+            build_renderer(str(folder), "template").build_generation_prompt([{"role": "user", "content": "a"}])

@@ -32,6 +32,12 @@ def test_trained_text_stands_out(tokenizer: Any) -> None:
     assert [rich.plain[span.start : span.end] for span in rich.spans if span.style == "bold green"] == [shown[1][0]]
 
 
+def test_letters_that_spell_a_mark_look_different_from_it(tokenizer: Any) -> None:
+    """Would catch rows that are already in a chat format and look as if they were read so."""
+    shown = pieces(tokenizer, "<|im_start|>user\n京<|im_end|>", "fine")
+    assert shown[0][0] == ("<|im_start|>user\n<·|im_start|>user\n京<·|im_end|><|im_end|>\n<|im_start|>assistant\n")
+
+
 def test_escape_sequences_of_a_data_set_do_not_reach_the_terminal(tokenizer: Any) -> None:
     shown = pieces(tokenizer, "\x1b[2J[red]x[/red]", "tab\tand \u202e bidi\x07")
     text = preview_rich(shown).plain

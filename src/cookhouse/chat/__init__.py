@@ -1,7 +1,7 @@
 """Messages and renderers: conversations to tokens, and tokens back to messages."""
 
 from cookhouse.chat.comparisons import LABELS, Comparison, ComparisonRenderer, Label, in_other_order
-from cookhouse.chat.encoding import Encoder, Piece, Special, Tokenizer
+from cookhouse.chat.encoding import Encoder, Piece, Special, Tokenizer, is_a_name
 from cookhouse.chat.messages import (
     MEDIA_KEYS,
     REASONING_KEYS,
@@ -71,6 +71,7 @@ __all__ = [
     "UnparsedToolCall",
     "get_renderer",
     "in_other_order",
+    "is_a_name",
     "is_built_in",
     "is_empty",
     "parse_messages",

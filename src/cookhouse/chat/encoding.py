@@ -1,6 +1,7 @@
 """Text to tokens, with the line between what a renderer writes and what a message says drawn once."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Protocol, TypeAlias, cast, overload
 
@@ -8,6 +9,7 @@ import tokenizers
 from tinker import ModelInput
 from tinker.types import EncodedTextChunk, ImageChunk, ModelInputChunk
 
+from cookhouse.chat.added_tokens import AddedTokens, plain_tokenizer
 from cookhouse.chat.words import WordEncoder
 from cookhouse.errors import InputError
 
@@ -46,31 +48,39 @@ Token: TypeAlias = int | ImageChunk
 
 
 class Encoder:
-    """Encodes pieces: a `Special` becomes its one token, everything else plain text whatever it spells.
+    """Encodes pieces: a `Special` becomes its one token, everything else plain text, in which no mark can be spelled.
 
-    Plain text goes through a second tokenizer made of the same model, normalizer and pre-tokenizer and no added
-    vocabulary at all. `split_special_tokens=True` would not do: it leaves tokens that are added but not flagged special
-    (Qwen's `<think>`, `<tool_call>`, `<tool_response>`) to be matched in text, so that a user could forge them.
+    Plain text has the tokens that the model's own tokenizer gives, added ones included, but for the names of marks,
+    which stay letters: special tokens, and those that the format writes. `split_special_tokens=True` would not do: it
+    leaves what is added but not flagged special (Qwen's `<think>`, `<tool_call>`) to be matched in text, so that a user
+    could forge it.
 
     Raises:
         InputError: the tokenizer has no `tokenizers` backend.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, written: Collection[str] = ()) -> None:
+        """`written` are the tokens that the chat format writes, those that the tokenizer lacks among them."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, tokenizers.Tokenizer):
             raise InputError(f"{tokenizer.name_or_path}: rendering needs a fast tokenizer (a tokenizer.json)")
         self.tokenizer = tokenizer
-        plain = tokenizers.Tokenizer(backend.model)  # shares the vocabulary, costs microseconds
-        if backend.normalizer is not None:
-            plain.normalizer = backend.normalizer
-        if backend.pre_tokenizer is not None:
-            plain.pre_tokenizer = backend.pre_tokenizer
+        plain = plain_tokenizer(backend)
         self._plain = WordEncoder(plain)
-        self.added = {str(token): token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
+        added = tokenizer.added_tokens_decoder
+        self.added = {str(token): token_id for token_id, token in added.items()}
         """Ids of the added vocabulary by name."""
         self.num_embeddings: int | None = None
         """Of the model, which takes no token behind them; None: not known."""
+        of_format = {*written}
+        marks = special_names(tokenizer) | of_format
+        self.marks = {name: i for name, i in self.added.items() if name in marks}
+        """Ids of the tokens that text cannot spell, by name."""
+        names = sorted(filter(is_a_name, self.marks), key=len, reverse=True)
+        self.mark_names = re.compile("|".join(map(re.escape, names)) or r"(?!)")
+        """Matches the name of a mark in text, where it is letters."""
+        spelled = {*self.marks.values()}
+        self._added = AddedTokens(plain, {i: token for i, token in added.items() if i not in spelled})
         self._cache: dict[str, list[int]] = {}
 
     def has(self, token: str) -> bool:
@@ -102,7 +112,7 @@ class Encoder:
             if text:
                 tokens += self._encode_text(text)
                 text = ""
-            tokens.append(self.id_of(piece) if isinstance(piece, Special) else piece)
+            tokens.append(self._id_of_mark(piece) if isinstance(piece, Special) else piece)
         if text:
             tokens += self._encode_text(text)
         return tokens
@@ -138,18 +148,42 @@ class Encoder:
             raise InputError(
                 f"token {token} ({self.decode([token])!r}) of the tokenizer {self.tokenizer.name_or_path!r} is beyond "
                 f"the model's {self.num_embeddings:,} embeddings; put the model's own tokenizer in its folder, or "
-                "extend the embeddings"
+                "give the model more (transformers: model.resize_token_embeddings(len(tokenizer)))"
             )
+
+    def _id_of_mark(self, mark: Special) -> int:
+        token = self.marks.get(mark)
+        if token is not None:
+            self._check([token])
+            return token
+        self.id_of(mark)
+        raise InputError(
+            f"a renderer writes {str(mark)!r} and does not name it, so that text could spell it; add it to its marks, "
+            "optional_marks or written_marks"
+        )
 
     def _encode_text(self, text: str) -> list[int]:
         tokens = self._cache.get(text)
         if tokens is None:
-            tokens = self._plain.encode(text)
+            tokens = self._added.encode(text)
+            if tokens is None:
+                tokens = self._plain.encode(text)
             self._check(tokens)
             if len(self._cache) >= _CACHED_TEXTS:
                 self._cache.clear()
             self._cache[text] = tokens
         return tokens
+
+
+def is_a_name(token: str) -> bool:
+    """Whether an added token can be the name of a mark: runs of white space are tokens of some vocabularies."""
+    return len(token) > 1 and bool(token.strip(" \t\n▁"))
+
+
+def special_names(tokenizer: Tokenizer) -> frozenset[str]:
+    """Names of the tokens that a tokenizer says are special."""
+    special = {*tokenizer.all_special_ids}
+    return frozenset(str(token) for i, token in tokenizer.added_tokens_decoder.items() if token.special or i in special)
 
 
 def to_model_input(tokens: Sequence[Token]) -> ModelInput:

@@ -52,8 +52,9 @@ class Renderer(ABC):
     """Turns messages into tokens and tokens into messages, as one model family does.
 
     A family overrides `marks`, `layout`, `get_stop_sequences` and `read_response`, and where it applies `begin`, `end`,
-    `check_trained`, `read_opening`, `settle` and `has_extension_property`. It writes its marks as `Special`; all other
-    text is encoded as plain text, so that nothing in a message's content can become a mark. It reads a response as
+    `check_trained`, `read_opening`, `settle` and `has_extension_property`. It writes its marks as `Special`, and names
+    each in one of these; all other text is encoded as plain text, so that nothing in a message's content can become a
+    mark. It reads a response as
     marks and texts too, whether that is there as a whole or on its way. A renderer holds no state between calls.
     """
 
@@ -63,6 +64,14 @@ class Renderer(ABC):
     """More of these, which some tokenizers of the family lack."""
     written_marks: ClassVar[Sequence[Special]] = ()
     """Special tokens that are only ever written."""
+    optional_written_marks: ClassVar[Sequence[Special]] = ()
+    """More of these, which some tokenizers of the family lack."""
+    template_edits: ClassVar[Sequence[tuple[str, str]]] = ()
+    """Patterns, each with what is put in its place, that make what this renderer writes and what its models' chat
+    template writes the same, where they differ on purpose.
+    """
+    template_may_lack_tools: ClassVar[bool] = False
+    """Whether models of the family are published with a chat template that leaves tools to the caller."""
 
     has_extension_property: bool = True
     """Whether the prompt of each turn starts with the whole sequence of the turn before."""
@@ -71,9 +80,12 @@ class Renderer(ABC):
     has_tools: bool = True
     """Whether the format has a form for tools: that they are declared, called, and give results."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises `InputError` if the tokenizer lacks a special token of the family."""
-        self.encoder = Encoder(tokenizer)
+    def __init__(self, tokenizer: Tokenizer, *, more_marks: Collection[str] = ()) -> None:
+        """`more_marks` are tokens that this renderer writes besides those of its class. Raises `InputError` if the
+        tokenizer lacks a special token of the family.
+        """
+        written = (*self.marks, *self.optional_marks, *self.written_marks, *self.optional_written_marks, *more_marks)
+        self.encoder = Encoder(tokenizer, written)
         for mark in self.written_marks:
             self.encoder.id_of(mark)
         marks = [*self.marks, *filter(self.encoder.has, self.optional_marks)]

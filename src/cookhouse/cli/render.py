@@ -66,27 +66,34 @@ def show(
 ) -> None:
     """Show conversations as the model sees them: trained tokens stand out, special ones are spelled.
 
-    On a terminal as text in color; elsewhere, or with --tokens, a line for each token.
+    On a terminal as text in color, marks reversed; elsewhere, or with --tokens, a line for each token, with `mark`
+    behind those that are marks and no letters.
     """
     from cookhouse.assets import data_file
     from cookhouse.data import (
         build_renderer,
         data_source,
+        mark_remarks,
         parse_columns,
         parse_train_on_what,
         read_conversations,
         rendered,
     )
+    from cookhouse.printable import printable
     from cookhouse.report import render_page
+    from cookhouse.telemetry import make_console, say
 
     mode = parse_train_on_what(train_on_what)
     found = build_renderer(model, renderer or None, force=force_renderer)
     source = data_source(data or data_file("conversations/train.jsonl"), limit=rows, columns=parse_columns(columns))
+    conversations = read_conversations(source)
     examples = [
         _example(f"{conversation.source}, example {number}", found, *example)
-        for conversation in read_conversations(source)
+        for conversation in conversations
         for number, example in enumerate(rendered(conversation, found, mode), start=1)
     ]
+    for remark in mark_remarks(conversations, found.encoder):
+        say(make_console(stderr=True), printable(remark))
     if page is not None:
         page.write_text(render_page(examples, title=f"{data or 'bundled conversations'} for {model}"), encoding="utf-8")
         typer.echo(page)
@@ -123,7 +130,7 @@ def check(
 def _example(title: str, renderer: "Renderer", model_input: Any, weights: Sequence[float]) -> "RenderedExample":
     from cookhouse.report import RenderedExample, RenderedToken
 
-    special = {*renderer.encoder.added.values()}
+    special = {*renderer.encoder.marks.values()}
     tokens = [
         RenderedToken(
             position=position,
@@ -148,7 +155,8 @@ def _print_examples(examples: Sequence["RenderedExample"], *, as_lines: bool) ->
         say(console, f"{example.title}: {len(example.tokens)} tokens, {example.num_trained} trained", style="bold")
         if as_lines or not console.is_terminal:
             for token in example.tokens:
-                typer.echo(f"{token.position}\t{token.id}\t{token.weight:g}\t{token.text!r}")
+                mark = "\tmark" if token.is_special else ""
+                typer.echo(f"{token.position}\t{token.id}\t{token.weight:g}\t{token.text!r}{mark}")
             continue
         text = Text()
         for token in example.tokens:

@@ -15,6 +15,7 @@ from cookhouse.data.rows.comparisons import last_turn_differs, read_pairs
 from cookhouse.data.rows.conversations import iter_rows, read_conversations
 from cookhouse.data.rows.held_out import held_out_prompts, is_drawn, prompt_key
 from cookhouse.data.rows.labeled import LabeledRow
+from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.data.rows.pairs import (
     ComparisonRow,
     PreferenceRow,
@@ -86,6 +87,7 @@ __all__ = [
     "is_drawn",
     "iter_rows",
     "last_turn_differs",
+    "mark_remarks",
     "num_rows",
     "parse_columns",
     "parse_each",

@@ -10,6 +10,7 @@ from cookhouse.data.batches.datum import Reduction
 from cookhouse.data.batches.examples import Progress, render_examples
 from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.rows.conversations import read_conversations
+from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.data.rows.remarks import conversation_remarks
 from cookhouse.data.sources.source import data_sources
 from cookhouse.errors import UnknownNameError
@@ -55,11 +56,16 @@ class ConversationsConfig:
         path = self.dataset_path or str(data_file("conversations/train.jsonl"))
         sources = data_sources(path, limit=self.n_train_samples)
         conversations = [conversation for source in sources for conversation in read_conversations(source)]
+        renderer = self.build_renderer()
         examples = render_examples(
-            conversations, self.build_renderer(), train_on_what, max_length=self.max_length, progress=progress
+            conversations, renderer, train_on_what, max_length=self.max_length, progress=progress
         )
         dataset = SupervisedDataset(examples, batch_size=self.batch_size, reduction=self.reduction, seed=self.seed)
-        for note in [*conversation_remarks(conversations, train_on_what), *dataset.notes]:
+        remarks = [
+            *conversation_remarks(conversations, train_on_what),
+            *mark_remarks(conversations, renderer.encoder),
+        ]
+        for note in [*remarks, *dataset.notes]:
             _log.warning("%s", note)
         return dataset
 

@@ -1,23 +1,28 @@
 """A look at examples before training: which tokens are trained stands out from which are not."""
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from rich.text import Text
 
-from cookhouse.chat import Tokenizer
+from cookhouse.chat import Tokenizer, is_a_name
 from cookhouse.data import Example
 from cookhouse.printable import printable
 
 _TRAINED_STYLE = "bold green"
 _UNTRAINED_STYLE = "dim"
 _OPEN, _CLOSE = "⟦", "⟧"
+_DOT = "·"
 
 
 def preview_pieces(tokens: Sequence[int], weights: Sequence[float], tokenizer: Tokenizer) -> list[tuple[str, bool]]:
-    """Text of runs of tokens, each with whether it is trained; special tokens spelled out, control characters too."""
+    """Text of runs of tokens, each with whether it is trained; special tokens spelled out, control characters too.
+    Letters that spell such a token have a dot in them: `<·|im_end|>`.
+    """
+    names = _Names(tokenizer)
     runs = groupby(zip(tokens, weights, strict=True), key=lambda pair: pair[1] != 0)
-    return [(_decode([token for token, _ in run], tokenizer), is_trained) for is_trained, run in runs]
+    return [(names.spelled([token for token, _ in run]), is_trained) for is_trained, run in runs]
 
 
 def preview_example(example: Example, tokenizer: Tokenizer) -> list[tuple[str, bool]]:
@@ -45,5 +50,26 @@ def preview_plain(pieces: Iterable[tuple[str, bool]]) -> str:
     return "".join(f"{_OPEN}{piece}{_CLOSE}" if is_trained else piece for piece, is_trained in pieces)
 
 
-def _decode(tokens: Sequence[int], tokenizer: Tokenizer) -> str:
-    return printable(str(tokenizer.decode(tokens, clean_up_tokenization_spaces=False)), keep="\n\t")
+class _Names:
+    """Tells the names of marks from letters that spell them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._marks = {i: name for i, token in tokenizer.added_tokens_decoder.items() if is_a_name(name := str(token))}
+        by_length = sorted(self._marks.values(), key=len, reverse=True)
+        self._names = re.compile("|".join(map(re.escape, by_length)) or r"(?!)")
+
+    def spelled(self, tokens: Sequence[int]) -> str:
+        """The text of tokens; a name that is letters has a dot in it."""
+        text = self._decode(tokens)
+        if len(self._names.findall(text)) > sum(token in self._marks for token in tokens):
+            runs = [(mark, self._decode(list(run))) for mark, run in groupby(tokens, key=self._marks.get)]
+            text = "".join(self._names.sub(_dotted, said) if mark is None else said for mark, said in runs)
+        return printable(text, keep="\n\t")
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
+
+
+def _dotted(match: re.Match[str]) -> str:
+    return f"{match[0][0]}{_DOT}{match[0][1:]}"

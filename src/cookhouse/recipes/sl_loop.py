@@ -84,7 +84,8 @@ def load(config: Config) -> "tuple[Any, list[list[tinker.Datum]], list[str]]":
         random.Random(f"{config.seed}/{epoch}").shuffle(order)
         parts = [order[at : at + config.batch_size] for at in range(0, len(order), config.batch_size)]
         batches += [[datums[i] for i in part] for part in parts[: config.n_batches]]
-    return renderer, batches[: config.max_steps], data.conversation_remarks(conversations, trained)
+    remarks = data.conversation_remarks(conversations, trained) + data.mark_remarks(conversations, renderer.encoder)
+    return renderer, batches[: config.max_steps], remarks
 
 
 async def train_once(

@@ -64,17 +64,18 @@ class Comparer:
     tokenizer: Any
     template: str | None
     marks: Mapping[int, Special]
-    """Every special token."""
+    """Every token that no text can spell."""
 
     @classmethod
     def of(cls, family: Family, tokenizer: Any, folder: Path) -> "Comparer":
         template = None if family.template is None else (folder / family.template).read_text(encoding="utf-8")
+        renderer = family.make_renderer(tokenizer)
         return cls(
             family=family,
-            renderer=family.make_renderer(tokenizer),
+            renderer=renderer,
             tokenizer=tokenizer,
             template=template,
-            marks={token: Special(str(name)) for token, name in tokenizer.added_tokens_decoder.items()},
+            marks={token: Special(name) for name, token in renderer.encoder.marks.items()},
         )
 
     @cached_property

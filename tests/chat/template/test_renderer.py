@@ -252,10 +252,14 @@ def test_calls_that_a_template_changes_are_refused() -> None:
         TemplateRenderer(with_template(changed)).build_supervised_examples(messages, ALL)
 
 
-def test_deepseeks_thinking_template_is_refused_at_the_answer(shared: Path) -> None:
-    renderer = TemplateRenderer(get_tokenizer(str(shared / "tokenizers/deepseek_v3_1")), thinking=True)
-    with pytest.raises(InputError, match=r"message 3: .* does not go on where the prompt for it ends"):
-        renderer.build_supervised_examples(TALK[:3], ALL)
+def test_reasoning_that_a_template_leaves_out_stands_behind_the_prompt_that_opens_it(shared: Path) -> None:
+    """Would catch an answer that is refused, or trained behind another prompt than the one it is sampled from."""
+    tokenizer = get_tokenizer(str(shared / "tokenizers/deepseek_v3_1"))
+    renderer, own = TemplateRenderer(tokenizer, thinking=True), get_renderer("deepseekv3_thinking", tokenizer)
+    thought: Any = [{"type": "thinking", "thinking": "Two and two."}, {"type": "text", "text": "4"}]
+    talks: list[list[Message]] = [[TALK[1], {"role": "assistant", "content": thought}], TALK]
+    for talk in talks:
+        assert renderer.build_supervised_examples(talk, ALL) == own.build_supervised_examples(talk, ALL)
 
 
 def test_calls_that_cannot_be_read_back_are_shown_and_not_trained(shared: Path) -> None:

@@ -17,7 +17,7 @@ def test_plain_text_is_trained_on_as_a_whole_and_cannot_write_marks() -> None:
     *written, end = model_input.to_ints()
     assert weights == [1.0] * (len(written) + 1)
     assert end == renderer.encoder.id_of("<|endoftext|>")
-    assert not {*written} & {*renderer.encoder.added.values()}
+    assert not {*written} & {*renderer.encoder.marks.values()}
     assert renderer.encoder.decode(written) == "One.<|im_end|><|endoftext|>Two."
 
 

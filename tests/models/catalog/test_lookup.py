@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.engine.families import FAMILIES as ENGINE_FAMILIES
 from tests.engine.families import save_family
+from tests.models.catalog.folders import CHATML, make_folder
 
 from cookhouse.chat import supported_renderers
 from cookhouse.errors import InputError
@@ -116,9 +117,7 @@ def test_renderers_that_may_stand_for_each_other(model: str, renderer: str, othe
 
 def test_the_table_names_every_renderer_and_no_other() -> None:
     named = {name for family in FAMILIES.values() for name in family.renderers}
-    marked = {renderer for family in FAMILIES.values() for _, renderer in family.marks}
     assert named | {*PLAIN, TEMPLATE} == set(supported_renderers())
-    assert marked <= named | {TEMPLATE}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.pattern)
@@ -144,62 +143,53 @@ def test_a_mismatch_is_refused_unless_forced() -> None:
     check_renderer("Qwen/Qwen3-8B", "template")
 
 
-def make_folder(folder: Path, model_type: str, template: str | None) -> str:
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"model_type": model_type, "hidden_size": 64}))
-    if template is not None:
-        (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
-    return str(folder)
-
-
 @pytest.mark.parametrize(
     ("model_type", "template", "expected"),
     [
-        ("qwen3", "<|im_start|> enable_thinking", "qwen3"),
-        ("qwen3", "<|im_start|>", "qwen3_instruct"),
         ("qwen3", None, "role_colon"),
-        ("qwen3", "<|im_start|>assistant\n<think></think>", "template"),
-        ("qwen2", "<|im_start|>", "template"),
         ("llama", None, "role_colon"),
-        ("llama", "<|start_header_id|>", "llama3"),
-        ("llama", "<|im_start|>", "template"),
-        ("deepseek_v3", "<｜Assistant｜> thinking is defined </think>", "deepseekv3"),
-        ("deepseek_v3", "<｜Assistant｜><think></think>", "template"),
-        ("deepseek_v3", "<｜Assistant｜>", "deepseekv3"),
-        ("kimi_k2", "<|im_middle|>", "kimi_k2_instruct"),
-        ("kimi_k2", "<|im_middle|><think>", "kimi_k2"),
-        ("qwen3_5", "<|vision_start|> <parameter= enable_thinking is false reasoning_content", "qwen3_5"),
-        ("qwen3_5_moe", "<parameter= enable_thinking is true", "qwen3_5_disable_thinking"),
-        ("qwen3_vl", "<|im_start|> <|vision_start|>", "qwen3_vl_instruct"),
-        ("qwen3_vl_moe", "<|im_start|> <|vision_start|> reasoning_content", "qwen3_vl"),
-        ("gpt_oss", "<|channel|>", "gpt_oss_no_sysprompt"),
-        ("gemma3_text", "<start_of_turn>", "template"),
-        ("mamba", "{{ messages }}", "template"),
+        ("llama", CHATML, "template"),
+        ("gemma3_text", CHATML, "template"),
+        ("mamba", CHATML, "template"),
         ("mamba", None, "role_colon"),
     ],
 )
 def test_a_folder_is_known_by_its_config_and_chat_template(
     tmp_path: Path, model_type: str, template: str | None, expected: str
 ) -> None:
-    model = make_folder(tmp_path / "mine", model_type, template)
+    model = make_folder(tmp_path / "mine", {"model_type": model_type}, template)
     assert default_renderer(model) == expected
     check_renderer(model, expected)
     assert dims(model) == Dims(hidden_size=64)
 
 
-def test_a_folder_with_a_known_name_is_that_model(tmp_path: Path) -> None:
-    model = make_folder(tmp_path / "Qwen3-4B-Instruct-2507", "qwen3", "<|im_start|> enable_thinking")
+def test_a_folder_with_a_known_name_has_that_models_renderers(tmp_path: Path) -> None:
+    model = make_folder(tmp_path / "Qwen3-4B-Instruct-2507", {"model_type": "qwen3"}, None)
     assert renderer_names(model) == ("qwen3_instruct", "template")
 
 
+@pytest.mark.parametrize("kind", ["list", "files"])
+def test_several_named_templates_are_a_chat_model(tmp_path: Path, kind: str) -> None:
+    """Would catch a chat model taken for a base model because its templates have names."""
+    folder = Path(make_folder(tmp_path / "mine", {"model_type": "cohere2"}, None))
+    if kind == "list":
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        named = [{"name": name, "template": CHATML} for name in ("default", "tool_use")]
+        (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "chat_template": named}))
+    else:
+        (folder / "additional_chat_templates").mkdir()
+        (folder / "additional_chat_templates/default.jinja").write_text(CHATML)
+    assert default_renderer(str(folder)) == "template"
+
+
 def test_a_name_does_not_outweigh_the_config(tmp_path: Path) -> None:
-    assert family_of(make_folder(tmp_path / "Qwen3-8B", "llama", None)) == "llama"
+    assert family_of(make_folder(tmp_path / "Qwen3-8B", {"model_type": "llama"}, None)) == "llama"
 
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no config\.json"):
         family_of(str(tmp_path))
-    assert family_of(make_folder(tmp_path / "m", "mamba", None)) is None
+    assert family_of(make_folder(tmp_path / "m", {"model_type": "mamba"}, None)) is None
     for text in ("{", "[" * 10**5):
         (tmp_path / "m/config.json").write_text(text)
         with pytest.raises(InputError, match="cannot be read"):
@@ -275,13 +265,13 @@ def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_model_of_the_hub_has_left_its_files_in_the_cache(cached: Path) -> None:
     config = {"model_type": "llama", "hidden_size": 64, "max_position_embeddings": 4096}
     (cached / "config.json").write_text(json.dumps(config))
-    (cached / "chat_template.jinja").write_text("<|start_header_id|>")
+    (cached / "chat_template.jinja").write_text(CHATML)
     assert (context_tokens("someone/model"), dims("someone/model")) == (4096, Dims(hidden_size=64))
-    assert (family_of("someone/model"), default_renderer("someone/model")) == ("llama", "llama3")
+    assert family_of("someone/model") == "llama"
 
 
 class OneModelHub(NoopHub):
-    """A hub that has a Llama 3 under every name, on this machine once it has been downloaded."""
+    """A hub that has a chat model under every name, on this machine once it has been downloaded."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -293,15 +283,15 @@ class OneModelHub(NoopHub):
 
     def download(self, name: str, part: HubPart) -> Path:
         assert (name, part) == ("someone/model", HubPart.TOKENIZER)
-        (self.folder / "config.json").write_text('{"model_type": "llama"}')
-        (self.folder / "chat_template.jinja").write_text("<|start_header_id|>")
+        if not (self.folder / "config.json").exists():
+            make_folder(self.folder, {"model_type": "mistral"}, CHATML)
         return self.folder
 
 
 def test_a_model_that_the_table_does_not_have_is_asked_of_the_hub_before_anything_is_decided(tmp_path: Path) -> None:
     """Would catch a first run in another chat format than every later one, which finds the files on the machine."""
-    with hub_in_use(OneModelHub(tmp_path)):
-        assert default_renderer("someone/model") == default_renderer("someone/model") == "llama3"
+    with hub_in_use(OneModelHub(tmp_path / "model")):
+        assert default_renderer("someone/model") == default_renderer("someone/model") == "template"
 
 
 @pytest.mark.parametrize("family", ENGINE_FAMILIES)

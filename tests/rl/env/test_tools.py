@@ -93,6 +93,7 @@ async def test_a_bound_method_is_a_tool_with_state() -> None:
         (search, {"query": "x", "site": "y"}, "error: .* site: Unexpected keyword argument"),
         (search, {"query": "x", "where": "home"}, "error: .* where: Input should be 'web' or 'news'"),
         (search, '{"query": ', "error: the arguments of search are not JSON: .*"),
+        (search, "", "error: the arguments of search do not fit: query: Missing required argument"),
         (search, '{"query": ' + "1" * 5000 + "}", "error: the arguments of search are not JSON: .*"),
         (search, "[" * 100000, "error: the arguments of search are not JSON: .*"),
         (search, '["x"]', "error: the arguments of search must be an object, by name"),

@@ -107,15 +107,15 @@ def _extension(renderer: Renderer, messages: Sequence[Message]) -> str | Outcome
 
 
 def _no_forgery(renderer: Renderer, messages: Sequence[Message]) -> str | None:
-    """No content becomes a special token."""
-    marks = _marks(renderer)
-    plain = [_without_names(message, renderer.encoder.added) for message in messages]
+    """No content becomes a mark."""
+    marks = {*renderer.encoder.marks.values()}
+    plain = [_without_names(message, renderer.encoder.marks) for message in messages]
     mode = TrainOnWhat.LAST_ASSISTANT_MESSAGE
     counts = [
         [token for token in renderer.build_supervised_example(talk, mode)[0].to_ints() if token in marks]
         for talk in (messages, plain)
     ]
-    return None if counts[0] == counts[1] else f"{len(counts[0])} special tokens in place of {len(counts[1])}"
+    return None if counts[0] == counts[1] else f"{len(counts[0])} marks in place of {len(counts[1])}"
 
 
 def _template(renderer: Renderer, messages: Sequence[Message]) -> str | Outcome | None:

@@ -58,6 +58,7 @@ class DeepSeekV3Renderer(Renderer):
 
     marks: ClassVar[Sequence[Special]] = (_END, _CALLS, _END_CALLS, _CALL, _END_CALL, _SEPARATOR)
     optional_marks: ClassVar[Sequence[Special]] = (_THINK, _END_THINK)
+    template_may_lack_tools: ClassVar[bool] = True
     written_marks: ClassVar[Sequence[Special]] = (_BEGIN, _USER, _ASSISTANT, _RESULT, _END_RESULT)
 
     def __init__(self, tokenizer: Tokenizer) -> None:

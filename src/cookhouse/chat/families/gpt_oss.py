@@ -58,6 +58,11 @@ class GptOssRenderer(Renderer):
     has_extension_property = False
     thinks = True
     marks: ClassVar[Sequence[Special]] = (_START, _CHANNEL, _MESSAGE, _CONSTRAIN, *_ENDS)
+    template_edits: ClassVar[Sequence[tuple[str, str]]] = (
+        (r"<\|start\|>system<\|message\|>.*?<\|end\|>", ""),
+        (r"<\|channel\|>commentary json<", "<|channel|>commentary <|constrain|>json<"),
+        (r'( to=assistant<\|channel\|>commentary<\|message\|>)"([^"]*)"', r"\1\2"),
+    )
 
     def __init__(
         self, tokenizer: Tokenizer, *, reasoning_effort: str | None = None, current_date: str | None = None

@@ -51,6 +51,7 @@ class KimiK2InstructRenderer(Renderer):
     marks: ClassVar[Sequence[Special]] = (_END, _CALLS, _END_CALLS, _CALL, _ARGUMENTS, _END_CALL)
     optional_marks: ClassVar[Sequence[Special]] = (_END_OF_TEXT,)
     written_marks: ClassVar[Sequence[Special]] = (_USER, _ASSISTANT, _SYSTEM, _MIDDLE)
+    template_edits: ClassVar[Sequence[tuple[str, str]]] = ((r'([,:]) (?=["{\[])', r"\1"),)
     default_system_end: ClassVar[str] = "\n"
     """What the template writes after the end of a system message that it adds."""
 

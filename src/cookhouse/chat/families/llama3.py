@@ -48,6 +48,11 @@ class Llama3Renderer(Renderer):
     marks: ClassVar[Sequence[Special]] = (_END,)
     optional_marks: ClassVar[Sequence[Special]] = (_END_OF_TEXT, _PYTHON)
     written_marks: ClassVar[Sequence[Special]] = (_BEGIN, _START_HEADER, _END_HEADER)
+    template_may_lack_tools: ClassVar[bool] = True
+    template_edits: ClassVar[Sequence[tuple[str, str]]] = (
+        (r"Cutting Knowledge Date: [^\n]*\nToday Date: [^\n]*\n\n", ""),
+        (r"<\|start_header_id\|>system<\|end_header_id\|>\n\n<\|eot_id\|>", ""),
+    )
 
     def begin(self) -> list[int]:
         return [self.encoder.id_of(_BEGIN)]

@@ -40,6 +40,7 @@ from cookhouse.errors import InputError
 
 _START, _END, _END_OF_TEXT = Special("<|im_start|>"), Special("<|im_end|>"), Special("<|endoftext|>")
 _THINK, _END_THINK = Special("<think>"), Special("</think>")
+_RESPONSE, _END_RESPONSE = Special("<tool_response>"), Special("</tool_response>")
 
 
 class Qwen3InstructRenderer(Renderer):
@@ -48,13 +49,14 @@ class Qwen3InstructRenderer(Renderer):
     marks: ClassVar[Sequence[Special]] = (_END, CALL, END_CALL)
     written_marks: ClassVar[Sequence[Special]] = (_START,)
     optional_marks = (_END_OF_TEXT,)
+    optional_written_marks = (_RESPONSE, _END_RESPONSE)
 
     before_calls = "\n"
     """Between text and the calls after it."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
-        self._response_tags = [self._tag("<tool_response>"), self._tag("</tool_response>")]
+        self._response_tags = [self._tag(_RESPONSE), self._tag(_END_RESPONSE)]
 
     def layout(self, messages: Sequence[Message]) -> list[MessageLayout]:
         return [self._layout_one(messages, index) for index in range(len(messages))]
@@ -134,8 +136,8 @@ class Qwen3InstructRenderer(Renderer):
         output = [opening, "\n", *self.write_content(messages[index]), "\n", closing]
         return MessageLayout(header=header, output=[*output, _END] if is_last else output)
 
-    def _tag(self, text: str) -> Piece:
-        return Special(text) if self.encoder.has(text) else text
+    def _tag(self, mark: Special) -> Piece:
+        return mark if self.encoder.has(mark) else str(mark)
 
 
 class Qwen3Renderer(Qwen3InstructRenderer):

@@ -1,19 +1,18 @@
 """A model's chat template, run so that its own marks can be told from text that spells them.
 
-In what the template gets, the name of every added token is broken by a guard character; so whatever has such a name in
-what it gives was written by the template. The guards are taken out again before anything is encoded. Templates come
+In what the template gets, the name of every mark is broken by a guard character; so whatever has such a name in what it
+gives was written by the template. The guards are taken out again before anything is encoded. Templates come
 from strangers: `transformers` runs them in Jinja's sandbox.
 """
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from cookhouse.chat.dates import CURRENT_DATE
-from cookhouse.chat.encoding import Piece, Special, Tokenizer
-from cookhouse.chat.messages import Message, split_thinking, text_of
-from cookhouse.chat.tool_calls import read_json
+from cookhouse.chat.encoding import Piece, Special, Tokenizer, is_a_name, special_names
+from cookhouse.chat.messages import Message, ToolCall, split_thinking, text_of
+from cookhouse.chat.template.given import CallForm, read_arguments, shorten_ids
+from cookhouse.chat.template.sources import template_source
 from cookhouse.errors import InputError
 
 Place: TypeAlias = tuple[int, int]
@@ -27,9 +26,28 @@ _GUARD = "\ufdd0"
 _MARK = "\ufdd1"
 _DIGITS = ("\ufdd2", "\ufdd3")
 _RESERVED = re.compile("[\ufdd0-\ufdd3]")
-# `transformers` gives templates this function, and takes no other in its place.
-_NOW = re.compile(r"""\bstrftime_now\(\s*(['"])(.*?)\1\s*\)""")
 _MARKED = re.compile(f"{_MARK}([{''.join(_DIGITS)}]+){_MARK}")
+
+_ASK: Message = {"role": "user", "content": "q"}
+_SAY: Message = {"role": "assistant", "content": "a"}
+_CALL: ToolCall = {"type": "function", "id": "callcall0", "function": {"name": "f", "arguments": {}}}
+_THINK: Message = {
+    "role": "assistant",
+    "content": [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "a"}],
+}
+_TALKS: Sequence[list[Message]] = (
+    [_ASK, _SAY, _ASK, _SAY],
+    [{"role": "system", "content": "s"}, _ASK, _SAY],
+    [_ASK, _THINK],
+    [
+        {"role": "system", "content": "", "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]},
+        _ASK,
+        {"role": "assistant", "content": "", "tool_calls": [_CALL]},
+        {"role": "tool", "content": "r", "tool_call_id": "callcall0", "name": "f"},
+        _SAY,
+    ],
+)
+"""Of every kind that templates write in a way of its own."""
 
 
 class ChatTemplate:
@@ -37,34 +55,33 @@ class ChatTemplate:
     for the time is told `CURRENT_DATE`.
 
     Raises:
-        InputError: the tokenizer has no chat template.
+        InputError: the tokenizer has no chat template, or several and no `default`.
     """
 
-    def __init__(self, tokenizer: Tokenizer, variables: Mapping[str, Any]) -> None:
+    def __init__(self, tokenizer: Tokenizer, variables: Mapping[str, Any], *, declares_tools: bool = False) -> None:
+        """`declares_tools`: the template for conversations that do, where that is another."""
         self._tokenizer: Any = tokenizer
         self._variables = dict(variables)
-        self.source = _on_one_day(getattr(tokenizer, "chat_template", None) or "")
-        if not self.source:
-            raise InputError(
-                f"{tokenizer.name_or_path} has no chat template, so that it is a base model; use role_colon, or the "
-                "renderer of the family that it is to speak as"
-            )
-        # Runs of white space are tokens of some vocabularies, and no marks: templates trim and split at them.
-        names = [str(token) for token in tokenizer.added_tokens_decoder.values()]
-        names = sorted((name for name in names if len(name) > 1 and name.strip(" \t\n▁")), key=len, reverse=True)
-        self.names = re.compile("|".join(map(re.escape, names)) or r"(?!)")
+        self.source = template_source(tokenizer, declares_tools=declares_tools)
         # Whoever asks whether arguments are text writes them as they stand; others make JSON of what they are given.
-        self._takes_text = re.search(r"arguments['\"\])]*\s+is\s+(not\s+)?string", self.source) is not None
-        self._wants_text = False
+        self._keeps_text = re.search(r"arguments['\"\])]*\s+is\s+(not\s+)?string", self.source) is not None
+        self._form = CallForm()
+        names = [*filter(is_a_name, map(str, tokenizer.added_tokens_decoder.values()))]
+        self.names = _any_of(names)
+        """Matches the name of a mark: of a token that is special, or that the template writes."""
+        self.written = self._written()
+        """The tokens that the template writes, as far as its text and some conversations tell."""
+        marks = self.written | special_names(tokenizer)
+        self.names = _any_of([name for name in names if name in marks])
 
     @property
     def name(self) -> str:
         """What messages call it."""
         return f"the chat template of {self._tokenizer.name_or_path}"
 
-    def wants_arguments_as_text(self) -> None:
-        """From here on the arguments of calls are given as JSON text."""
-        self._wants_text = True
+    def give_calls(self, form: CallForm) -> None:
+        """From here on calls are given in that form."""
+        self._form = form
 
     def render(self, messages: Sequence[Message], *, prompt: bool = False) -> str:
         """Guarded text of a conversation, up to the header of the answer to come if `prompt`.
@@ -72,7 +89,7 @@ class ChatTemplate:
         Raises:
             InputError: the template refuses the conversation, or the text holds what cookhouse keeps for itself.
         """
-        return self._run([self._given(message) for message in messages], messages, prompt=prompt)
+        return self._run(self._given_all(messages), messages, prompt=prompt)
 
     def places(self, messages: Sequence[Message], text: str, *, prompt: bool = False) -> list[Place | None]:
         """Where the content of each message stands in `text`, which is what `render` gave, white space around
@@ -115,7 +132,7 @@ class ChatTemplate:
         from transformers.utils.chat_template_utils import render_jinja_template  # loads torch
 
         _, spans = render_jinja_template(
-            conversations=[[self._given(message) for message in messages]],
+            conversations=[self._given_all(messages)],
             chat_template=self.source,
             return_assistant_tokens_mask=True,
             **{**self._tokenizer.special_tokens_map, **self._variables},
@@ -129,7 +146,7 @@ class ChatTemplate:
     def _places(
         self, messages: Sequence[Message], text: str, *, prompt: bool, unmarked: Sequence[str]
     ) -> list[Place | None] | None:
-        given = [self._given(message) for message in messages]
+        given = self._given_all(messages)
         for index, message in enumerate(given):
             if message["content"] or message["role"] not in unmarked:
                 message["content"] = _marked(message["content"], index)
@@ -172,6 +189,12 @@ class ChatTemplate:
                 "conversation, or name a renderer"
             ) from error
 
+    def _given_all(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        given = [self._given(message) for message in messages]
+        if self._form.short_ids:
+            shorten_ids(given)
+        return given
+
     def _given(self, message: Message) -> dict[str, Any]:
         """A message in the form that `transformers` documents for templates."""
         thinking, text = split_thinking(message)
@@ -188,9 +211,17 @@ class ChatTemplate:
 
     def _arguments(self, call: Mapping[str, Any]) -> Any:
         arguments = call["function"]["arguments"]
-        if isinstance(arguments, str):
-            return arguments if self._wants_text or self._takes_text else _object_of(arguments)
-        return json.dumps(arguments, ensure_ascii=False) if self._wants_text else arguments
+        return read_arguments(arguments, as_text=self._form.as_text, keeps_text=self._keeps_text)
+
+    def _written(self) -> frozenset[str]:
+        written = {match[0] for match in self.names.finditer(self.source)}
+        for talk in _TALKS:
+            try:
+                written |= {match[0] for match in self.marks(self.render(talk))}
+                written |= {match[0] for match in self.marks(self.render(talk[:-1], prompt=True))}
+            except InputError:  # it has no form for such a conversation
+                continue
+        return frozenset(written)
 
     def _guarded_in(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -200,9 +231,8 @@ class ChatTemplate:
         return [self._guarded_in(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _on_one_day(source: str) -> str:
-    """The template with the text of a fixed day where it asks for the present one."""
-    return _NOW.sub(lambda match: json.dumps(CURRENT_DATE.strftime(match[2])), source)
+def _any_of(names: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or r"(?!)")
 
 
 def _only_declares(message: Message) -> bool:
@@ -228,11 +258,3 @@ def common_prefix(first: str, second: str) -> str:
 def unguarded(text: str) -> str:
     """Guarded text as it was."""
     return text.replace(_GUARD, "")
-
-
-def _object_of(text: str) -> Any:
-    try:
-        value = read_json(text)
-    except InputError:
-        return text
-    return value if isinstance(value, dict) else text

@@ -1,23 +1,23 @@
 """Any model in its own format: tokens and weights from the chat template that it comes with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
-from cookhouse.chat.messages import Message, Part, Role, ToolCall, split_thinking, text_of, thinking_of
+from cookhouse.chat.messages import Message, Part, Role, split_thinking, text_of, thinking_of
 from cookhouse.chat.renderer import MessageLayout, Renderer, Termination
+from cookhouse.chat.template.calls import Calls, learn_calls, writes_tools
 from cookhouse.chat.template.chat_template import ChatTemplate, Place, common_prefix, unguarded
+from cookhouse.chat.template.endings import learn_ending
+from cookhouse.chat.template.extension import extends
 from cookhouse.chat.template.frames import (
     learn_begin,
-    learn_calls,
-    learn_empty,
-    learn_ending,
-    learn_header,
     learn_result_tail,
+    learn_start,
     learn_thinking,
     learn_user_header,
-    writes_tools,
 )
+from cookhouse.chat.template.sources import has_tool_template
 from cookhouse.chat.template.spans import Span, SpanFinder, TurnFormat
 from cookhouse.chat.tool_calls import read_json
 from cookhouse.errors import InputError
@@ -34,9 +34,10 @@ class TemplateRenderer(Renderer):
     rendered: that it begins with its prompt, and that it can be read back. What the template makes impossible is
     refused with the place. Renders a conversation many times over, so a family's own renderer is faster.
 
-    Deliberate differences from the template: names of special tokens in content stay plain text; header and content are
+    Deliberate differences from the template: names of marks in content stay plain text; header and content are
     tokenized apart; what stands behind the last end mark is not written; where the template ends the last answer with
-    nothing, the mark of the next turn ends it.
+    nothing, the mark of the next turn ends it; where a prompt opens a think block that the template leaves out of
+    answers, the last answer has it.
 
     Raises:
         InputError: there is no chat template, or it cannot be understood.
@@ -44,35 +45,56 @@ class TemplateRenderer(Renderer):
 
     def __init__(self, tokenizer: Tokenizer, **variables: Any) -> None:
         """`variables` are set in the template, such as `enable_thinking=False`."""
-        super().__init__(tokenizer)
-        self._template = ChatTemplate(tokenizer, variables)
-        ending = learn_ending(self._template)
-        self._follows = None if ending.follows is None else Special(ending.follows)
-        self._thinking = learn_thinking(self._template)
-        self._header = learn_header(self._template)
-        self._empty = learn_empty(self._template).removeprefix(self._header)
-        # A block without reasoning consists of its marks; a channel, which the model has to choose, has a name.
-        self._is_empty_block = all(
-            isinstance(piece, Special) or not piece.strip() for piece in self._template.pieces(self._empty)
-        )
-        self._writes_calls, self._calls, call_end = learn_calls(self._template, ending, self._header + self._empty)
-        self._declares_tools = writes_tools(self._template)
-        self.has_tools = self._declares_tools and self._calls is not None
-        bos, eos = (
+        self._calls: Calls | None
+        self._stops: list[str]
+        self._learn(tokenizer, variables, declares_tools=False)
+        self._with_tools: TemplateRenderer | InputError | None = None
+        if has_tool_template(tokenizer):
+            self._with_tools = _renderer_with_tools(tokenizer, variables)
+        if isinstance(self._with_tools, TemplateRenderer):
+            other = self._with_tools
+            self.has_tools = other.has_tools
+            self.has_extension_property &= other.has_extension_property
+            self._calls = self._calls or other._calls
+            self._stops = list(dict.fromkeys([*self._stops, *other._stops]))
+            self._marks |= other._marks
+
+    def _learn(self, tokenizer: Tokenizer, variables: Mapping[str, Any], *, declares_tools: bool) -> None:
+        template = self._template = ChatTemplate(tokenizer, variables, declares_tools=declares_tools)
+        super().__init__(tokenizer, more_marks=template.written)
+        bos, self._eos = (
             self.encoder.decode([i]) if i is not None else None
             for i in (tokenizer.bos_token_id, tokenizer.eos_token_id)
         )
+        self._ending = ending = learn_ending(template, self._eos)
+        self._follows = None if ending.follows is None else Special(ending.follows)
+        self._start = start = learn_start(template)
+        self._thinking = frame = learn_thinking(template, start)
+        self._empty = start.empty
+        if start.opened and frame is not None:
+            self._empty = frame.between(template.guarded(""))
+        # A block without reasoning consists of its marks; a channel, which the model has to choose, has a name, and an
+        # answer that stands between marks begins with one.
+        pieces = template.pieces(self._empty)
+        num_marks = sum(isinstance(piece, Special) for piece in pieces)
+        is_opening = num_marks == 0 or (num_marks == 1 and bool(ending.closing_marks))
+        says_nothing = all(isinstance(piece, Special) or not piece.strip() for piece in pieces)
+        self._is_empty_block = says_nothing and not is_opening
+        self._writes_calls, self._calls, call_end = learn_calls(template, ending, start)
+        self._declares_tools = writes_tools(template)
+        self.has_tools = self._declares_tools and self._calls is not None
         self._turns = TurnFormat(
-            begin=learn_begin(self._template, bos),
+            begin=learn_begin(template, bos),
             ends=ending.ends | frozenset([call_end] if call_end else []),
-            user_header=learn_user_header(self._template),
-            result_tail=learn_result_tail(self._template),
+            user_header=learn_user_header(template),
+            result_tail=learn_result_tail(template),
         )
-        self._eos = eos
         self._stops = list(dict.fromkeys(filter(None, [ending.last, call_end, ending.follows])))
-        self._marks = {i: Special(t) for t, i in self.encoder.added.items() if self._template.marks(t)}
+        self._marks = {i: Special(t) for t, i in self.encoder.added.items() if template.marks(t)}
         self.thinks = self._thinking is not None
-        self.has_extension_property = self._extends()
+        self.has_extension_property = extends(
+            template, start, thinks=self.thinks, writes_calls=self._writes_calls, declares_tools=self._declares_tools
+        )
 
     # ------------------------------------------------------------------ the contract
 
@@ -80,10 +102,12 @@ class TemplateRenderer(Renderer):
         return self.encoder.encode(self._template.pieces(self._turns.begin))
 
     def layout(self, messages: Sequence[Message]) -> list[MessageLayout]:
+        if (other := self._for_tools(messages)) is not None:
+            return other.layout(messages)
         self._check_form(messages)
-        text = self._template.render(messages)
+        text, places = self._written(messages)
         openings = [self._opening(messages, index, text) for index in range(len(messages))]
-        layouts = self._layouts(messages, text, self._template.places(messages, text), openings)
+        layouts = self._layouts(messages, text, places, openings)
         for index, message in enumerate(messages):
             if openings[index] is not None:
                 self._check_read_back(message, layouts[index], index, is_last=index == len(messages) - 1)
@@ -106,9 +130,11 @@ class TemplateRenderer(Renderer):
     def layout_prompt(self, messages: Sequence[Message], role: Role) -> list[MessageLayout]:
         if role != "assistant":
             raise InputError(f"{self._template.name} writes prompts for an assistant's answer alone, not for {role}")
+        if (other := self._for_tools(messages)) is not None:
+            return other.layout_prompt(messages, role)
         self._check_form(messages)
         written = self._template.render(messages, prompt=True)
-        text = written + self._header
+        text = written + self._start.header
         openings = [self._opening(messages, index, text) for index in range(len(messages))]
         places = self._template.places(messages, written, prompt=True)
         answer: Message = {"role": "assistant", "content": ""}
@@ -147,7 +173,34 @@ class TemplateRenderer(Renderer):
     # ------------------------------------------------------------------ how
 
     def _prompt(self, history: Sequence[Message]) -> str:
-        return self._template.render(history, prompt=True) + self._header
+        return self._template.render(history, prompt=True) + self._start.header
+
+    def _for_tools(self, messages: Sequence[Message]) -> "TemplateRenderer | None":
+        """The renderer of the template for conversations that declare tools, where this is one and that is another."""
+        if self._with_tools is None or not any(message.get("tools") for message in messages):
+            return None
+        if isinstance(self._with_tools, InputError):
+            raise InputError(f"the conversation declares tools, and {self._with_tools}") from self._with_tools
+        return self._with_tools
+
+    def _written(self, messages: Sequence[Message]) -> tuple[str, list[Place | None]]:
+        """What the template writes, and where each content stands. An answer whose prompt opens a think block that the
+        template leaves out, or closes at once, has its reasoning there.
+        """
+        text = self._template.render(messages)
+        places = self._template.places(messages, text)
+        if not self._start.opened or self._thinking is None or messages[-1]["role"] != "assistant":
+            return text, places
+        prompt = self._template.render(messages[:-1], prompt=True)
+        said = None if text.startswith(prompt) else self._start.behind(prompt, text)
+        if said is None:
+            return text, places
+        thinking = self._template.guarded(split_thinking(messages[-1])[0] or "")
+        whole = prompt + self._thinking.between(thinking) + said
+        if (place := places[-1]) is not None:
+            moved = len(whole) - len(text)
+            places[-1] = (place[0] + moved, place[1] + moved)
+        return whole, places
 
     def _opening(self, messages: Sequence[Message], index: int, text: str) -> int | None:
         """Where the prompt for an answer ends in the text; None where the text is not what the answer was written in.
@@ -220,36 +273,28 @@ class TemplateRenderer(Renderer):
             )
 
     def _split_at_end(self, text: str) -> tuple[str, Termination]:
-        found = [(at, end) for end in {*self._stops, *self._turns.ends} if (at := text.find(end)) >= 0]
+        found = [(at, end) for end in self._stops if (at := text.find(end)) >= 0]
+        at, end = min(found) if found else (len(text), "")
+        body = self._ending.without_closing(text[:at])
+        early = min((body.find(mark) for mark in self._turns.ends if mark in body), default=None)
+        if early is not None:
+            return body[:early], Termination.MALFORMED
         if found:
-            at, end = min(found)
-            is_clean = end in self._stops and at + len(end) == len(text)
-            return text[:at], Termination.STOP_SEQUENCE if is_clean else Termination.MALFORMED
-        if self._eos and text.endswith(self._eos):
-            return text.removesuffix(self._eos), Termination.EOS
-        return text, Termination.MALFORMED
+            return body, Termination.STOP_SEQUENCE if at + len(end) == len(text) else Termination.MALFORMED
+        if self._eos and body.endswith(self._eos):
+            return body.removesuffix(self._eos), Termination.EOS
+        return body, Termination.MALFORMED
 
-    def _extends(self) -> bool:
-        """Whether no turn changes what was written before it, as far as a few conversations tell."""
-        call: ToolCall = {"type": "function", "id": "functions.f:0", "function": {"name": "f", "arguments": {}}}
-        thought: Any = [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "a"}]
-        user: Message = {"role": "user", "content": "u"}
-        answer: Message = {"role": "assistant", "content": thought if self._thinking else "a"}
-        plain: Message = {"role": "assistant", "content": "a"}
-        talks: list[list[Message]] = [[user, answer, user, answer], [user, plain, user, plain]]
-        if self._writes_calls:
-            asking: Message = {**answer, "tool_calls": [call]}
-            result: Message = {"role": "tool", "content": "r", "tool_call_id": "functions.f:0", "name": "f"}
-            talks.append([user, asking, result, answer, user, answer])
-        return all(self._is_extended(talk) for talk in talks)
 
-    def _is_extended(self, talk: Sequence[Message]) -> bool:
-        try:
-            text = self._template.render(talk)
-            answers = [index for index, message in enumerate(talk) if message["role"] == "assistant"]
-            return all(text.startswith(self._prompt(talk[:index])) for index in answers)
-        except InputError:
-            return False
+def _renderer_with_tools(tokenizer: Tokenizer, variables: Mapping[str, Any]) -> TemplateRenderer | InputError:
+    """The renderer of the template for conversations that declare tools; where that cannot be understood, why not."""
+    made = TemplateRenderer.__new__(TemplateRenderer)
+    try:
+        made._learn(tokenizer, variables, declares_tools=True)
+    except InputError as error:
+        return error
+    made._with_tools = None
+    return made
 
 
 def _called(message: Message) -> list[tuple[str, Any]]:

@@ -14,6 +14,7 @@ from cookhouse.models.catalog.lookup import (
     renderer_names,
     renderer_without_thinking,
     renderers_of_family,
+    why_template,
 )
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "renderer_names",
     "renderer_without_thinking",
     "renderers_of_family",
+    "why_template",
 ]

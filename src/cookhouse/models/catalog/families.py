@@ -23,9 +23,9 @@ class Family:
     vocab_size: int | None = None
     """By which its models are told from others of the same type; None: by the type alone."""
     renderers: tuple[str, ...] = ()
-    """Every renderer of its own that fits some model of the family."""
-    marks: tuple[tuple[str, str], ...] = ()
-    """Texts of a chat template, each with the renderer that it is the sign of; the first that is found decides."""
+    """Every renderer of its own that fits some model of the family. Of a model that is known by its files, the first
+    that writes what its chat template writes is the default.
+    """
     lr_exponent: float | None = None
     """How the best learning rate falls with the hidden size (`hyperparams.get_lr`); None: nobody has published it."""
 
@@ -43,7 +43,6 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 name="llama",
                 model_types=("llama",),
                 renderers=("llama3",),
-                marks=(("<|start_header_id|>", "llama3"),),
                 lr_exponent=_LLAMA_EXPONENT,
             ),
             Family(
@@ -56,49 +55,34 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 name="qwen3",
                 model_types=("qwen3", "qwen3_moe", "qwen3_next"),
                 renderers=_QWEN3,
-                marks=(("enable_thinking", "qwen3"), ("</think>", TEMPLATE), ("<|im_start|>", "qwen3_instruct")),
                 lr_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="qwen3-vl",
                 model_types=("qwen3_vl", "qwen3_vl_moe"),
                 renderers=("qwen3_vl", "qwen3_vl_instruct"),
-                marks=(("reasoning_content", "qwen3_vl"), ("<|im_start|>", "qwen3_vl_instruct")),
                 lr_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="qwen3.5",
                 model_types=("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
                 renderers=_QWEN3_5,
-                # The small models think when they are told to, the others unless they are told not to.
-                marks=(
-                    ("enable_thinking is true", "qwen3_5_disable_thinking"),
-                    ("enable_thinking", "qwen3_5"),
-                ),
                 lr_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="deepseekv3",
                 model_types=("deepseek_v3",),
                 renderers=_DEEPSEEK,
-                # R1 is of this type too, and always thinks.
-                marks=(
-                    ("thinking is defined", "deepseekv3"),
-                    ("</think>", TEMPLATE),
-                    ("<｜Assistant｜>", "deepseekv3"),
-                ),
             ),
             Family(
                 name="kimi_k2",
                 model_types=("kimi_k2",),
                 renderers=("kimi_k2", "kimi_k2_instruct"),
-                marks=(("<think>", "kimi_k2"), ("<|im_middle|>", "kimi_k2_instruct")),
             ),
             Family(
                 name="gpt-oss",
                 model_types=("gpt_oss",),
                 renderers=_GPT_OSS,
-                marks=(("<|channel|>", _GPT_OSS[0]),),
             ),
             Family(name="smollm2", model_types=("llama",), vocab_size=49152),
             Family(name="gemma-2", model_types=("gemma2",)),
@@ -123,9 +107,7 @@ def family_of_type(model_type: object, vocab_size: object) -> str | None:
     return found[0].name if found else None
 
 
-def renderer_of_template(family: str | None, template: str) -> str:
-    """The renderer that a chat template asks for; without a template it is a base model."""
-    if not template:
-        return PLAIN[0]
-    marks = FAMILIES[family].marks if family is not None else ()
-    return next((renderer for text, renderer in marks if text in template), TEMPLATE)
+def renderers_of_type(model_type: object) -> tuple[str, ...]:
+    """The renderers of every family of that type: one that is told by its vocabulary takes none from the others."""
+    alike = [family for family in FAMILIES.values() if model_type in family.model_types]
+    return tuple(dict.fromkeys(name for family in alike for name in family.renderers))

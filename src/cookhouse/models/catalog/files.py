@@ -45,13 +45,14 @@ def read_config(folder: Path) -> dict[str, Any]:
     return _read_json(folder / _CONFIG)
 
 
-def read_chat_template(folder: Path) -> str:
-    """The chat template; empty if it has none, as base models have none."""
-    template = folder / "chat_template.jinja"
-    if template.is_file():
-        return _read_text(template)
+def has_chat_template(folder: Path) -> bool:
+    """Whether there is a chat template, or several by name; base models have none."""
+    if (template := folder / "chat_template.jinja").is_file():
+        return bool(_read_text(template))
     config = folder / "tokenizer_config.json"
-    return str(_read_json(config).get("chat_template") or "") if config.is_file() else ""
+    if config.is_file() and _read_json(config).get("chat_template"):
+        return True
+    return any((folder / "additional_chat_templates").glob("*.jinja"))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

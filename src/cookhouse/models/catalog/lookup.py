@@ -10,16 +10,22 @@ from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
 from cookhouse.models.catalog.context import context_of_config
 from cookhouse.models.catalog.dims import Dims, dims_of_config, dims_of_name, text_values
-from cookhouse.models.catalog.families import FAMILIES, PLAIN, TEMPLATE, family_of_type, renderer_of_template
-from cookhouse.models.catalog.files import has_config, model_folder, read_chat_template, read_config, tokenizer_folder
+from cookhouse.models.catalog.families import FAMILIES, PLAIN, TEMPLATE, family_of_type, renderers_of_type
+from cookhouse.models.catalog.files import has_chat_template, has_config, model_folder, read_config, tokenizer_folder
+from cookhouse.models.catalog.fitting import fitting_renderer
 from cookhouse.models.catalog.names import Entry, entry_of_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
+    """What is known of a model before its chat template is tried."""
+
     family: str | None
     renderers: tuple[str, ...]
-    """The default first."""
+    """The default first, unless there is a template to try."""
+    folder: Path | None = None
+    """Where the chat template lies that decides between `candidates`; None: nothing is left to decide."""
+    candidates: tuple[str, ...] = ()
 
 
 def family_of(model: str) -> str | None:
@@ -35,16 +41,29 @@ def family_of(model: str) -> str | None:
 
 def renderer_names(model: str, *, files: str | None = None) -> tuple[str, ...]:
     """Renderers that fit a model, its default first. `files` and errors as for `default_renderer`."""
-    names = _lookup(model, files).renderers
-    return names if TEMPLATE in names else (*names, TEMPLATE)
+    known = _lookup(model, files)
+    return tuple(dict.fromkeys((_default_of(known), *known.renderers, TEMPLATE)))
 
 
 def default_renderer(model: str, *, files: str | None = None) -> str:
-    """The renderer of a model when none is named: its family's, else `template`; of a base model, `role_colon`.
+    """The renderer of a model when none is named; of a base model, `role_colon`.
 
-    `files` is the folder that the model is known to lie in, whatever its name. Errors as `family_of`.
+    Of a folder, and of a model that the table does not have, that is the renderer of its kind that writes a few
+    conversations as its own chat template does; if none does, `template`. `files` is the folder that the model is known
+    to lie in, whatever its name.
+
+    Raises:
+        InputError: as `family_of`; or its tokenizer or chat template cannot be read.
     """
-    return _lookup(model, files).renderers[0]
+    return _default_of(_lookup(model, files))
+
+
+def why_template(model: str) -> str:
+    """Why the default is `template`, though there are renderers of the model's kind; empty where there are none, or it
+    is another. Errors as `default_renderer`.
+    """
+    known = _lookup(model)
+    return "" if known.folder is None else fitting_renderer(known.folder, known.candidates).why_template
 
 
 def renderer_without_thinking(model: str) -> str:
@@ -123,10 +142,18 @@ def _lookup(model: str, files: str | None = None) -> _Known:
     return _of_files(folder, read_config(folder) if has_config(folder) else {}, named)
 
 
+def _default_of(known: _Known) -> str:
+    return known.renderers[0] if known.folder is None else fitting_renderer(known.folder, known.candidates).renderer
+
+
 def _of_files(folder: Path, config: Mapping[str, Any], named: Entry | None) -> _Known:
-    family = family_of_type(config.get("model_type"), text_values(config).get("vocab_size"))
-    if named is not None and named.family == family:
-        return _Known(family=family, renderers=named.renderers)
-    default = renderer_of_template(family, read_chat_template(folder))
-    own = FAMILIES[family].renderers if family is not None else ()
-    return _Known(family=family, renderers=tuple(dict.fromkeys((default, *own, *PLAIN))))
+    model_type = config.get("model_type")
+    family = family_of_type(model_type, text_values(config).get("vocab_size"))
+    listed = named.renderers if named is not None and named.family == family else ()
+    own = listed or (*(FAMILIES[family].renderers if family is not None else ()), *PLAIN)
+    if not has_chat_template(folder):
+        return _Known(family=family, renderers=listed or tuple(dict.fromkeys((*PLAIN[:1], *own))))
+    if listed and listed[0] in (*PLAIN, TEMPLATE):
+        return _Known(family=family, renderers=listed)
+    candidates = tuple(dict.fromkeys((*listed, *renderers_of_type(model_type))))
+    return _Known(family=family, renderers=own, folder=folder, candidates=candidates)

@@ -56,7 +56,7 @@ class Tool:
     async def _run(self, arguments: Mapping[str, Any] | str) -> Any:
         if isinstance(arguments, str):
             try:
-                arguments = json.loads(arguments)
+                arguments = json.loads(arguments or "{}")  # of no arguments, many models write nothing
             except (ValueError, RecursionError) as error:
                 raise ToolError(f"the arguments of {self.name} are not JSON: {error}") from error
         if not isinstance(arguments, Mapping):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from cookhouse.errors import InputError
-from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of
+from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of, why_template
 from cookhouse.models.hyperparams import auto_lr, lora_parameter_count, rate_notes
 from cookhouse.report import RecordedAnswer, checkpoint_text, overfitting_remark, overoptimization_remark
 from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_history
@@ -182,8 +182,12 @@ def _renderer_notes(config: RatedConfig) -> list[str]:
     if config.renderer_name != TEMPLATE:
         return []
     family = _family(config.model_name)
-    has_own = family is not None and FAMILIES[family].renderers
-    reason = "" if has_own else f"; the table knows no renderer for {family or config.model_name}"
+    if why := _why_template(config.model_name):
+        reason = f": {why}"
+    elif family is None or not FAMILIES[family].renderers:
+        reason = f"; the table knows no renderer for {family or config.model_name}"
+    else:
+        reason = ""
     return [f"renderer: {TEMPLATE} (the model's own chat template{reason})"]
 
 
@@ -206,6 +210,13 @@ def _family(model: str) -> str | None:
         return family_of(model)
     except InputError:  # a renderer was forced on a model whose files are elsewhere
         return None
+
+
+def _why_template(model: str) -> str:
+    try:
+        return why_template(model)
+    except InputError:  # as above
+        return ""
 
 
 def context_fact(context_tokens: int | None) -> str:

@@ -11,6 +11,7 @@ from typing import cast
 
 import chz
 
+from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.files import file_errors
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
@@ -106,6 +107,7 @@ async def build_distillation_dataset(state: OffPolicyState) -> None:
     state.notes += await asyncio.to_thread(settings_notes, config)
     state.context_tokens = await asyncio.to_thread(context_tokens, config.model_name)
     write = partial(questions_of, renderer=state.renderer, teacher=state.teacher_renderer, prompt=state.teacher_prompt)
+    state.notes += mark_remarks(state.rows.train, state.renderer.encoder, what="prompts")
     train = _fitting(state, await asyncio.to_thread(write, state.rows.train))
     state.dataset = QuestionDataset(train, batch_size=config.batch_size, seed=config.seed)
     state.held_out = await asyncio.to_thread(write, state.rows.test)

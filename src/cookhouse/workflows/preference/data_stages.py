@@ -9,6 +9,7 @@ from functools import partial
 from cookhouse.data import BadRows, PreferenceRow, example_statistics, parse_each
 from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.data.rows.comparisons import preference_of
+from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.data.rows.remarks import pair_remarks
 from cookhouse.evals import preview_example
 from cookhouse.models.catalog import context_tokens
@@ -81,6 +82,7 @@ async def _built(state: PreferenceState) -> tuple[PairDataset | StreamedPairs, C
     if rows is None:
         pairs = await _render(state, state.data.train)
         state.notes += [*_cut(state, pairs, "pairs"), *pair_remarks(state.data.train)]
+        state.notes += mark_remarks(state.data.train, state.renderer.encoder, what="pairs")
         whole = PairDataset(pairs, batch_size=config.batch_size, seed=config.seed)
         state.notes += whole.notes
         return whole, Counts(statistics=_statistics(whole.pairs), num_rows=len(pairs))
@@ -96,7 +98,8 @@ async def _built(state: PreferenceState) -> tuple[PairDataset | StreamedPairs, C
     )
     streamed = await asyncio.to_thread(open_pairs)
     seen = parse_each(streamed.sampled_rows(), preference_of, BadRows("skip"))
-    state.notes += pair_remarks(seen, what=f"pairs from all over {rows.name}")
+    what = f"pairs from all over {rows.name}"
+    state.notes += [*pair_remarks(seen, what=what), *mark_remarks(seen, state.renderer.encoder, what=what)]
     statistics = _statistics(streamed.pairs)
     return streamed, estimated(statistics, num_sampled=streamed.num_sampled, num_rows=streamed.num_rows)
 

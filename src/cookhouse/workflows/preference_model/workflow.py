@@ -17,6 +17,7 @@ from cookhouse.data import (
     render_comparisons,
     usable_comparisons,
 )
+from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.evals import preview_example
@@ -98,6 +99,7 @@ async def build_comparison_dataset(state: PreferenceModelState) -> None:
     state.context_tokens = await asyncio.to_thread(context_tokens, config.model_name)
     examples = await _render(state, state.data.train, in_both_orders=config.swap)
     state.notes += _cut(state, examples, "examples")
+    state.notes += mark_remarks(state.data.train, state.renderer.encoder, what="comparisons")
     state.dataset = SupervisedDataset(examples, batch_size=config.batch_size, seed=config.seed)
     state.notes += state.dataset.notes
     held_out = await _render(state, state.data.test, in_both_orders=True)

@@ -20,6 +20,7 @@ from cookhouse.data import (
 )
 from cookhouse.data.batches.examples import example_renderer, render_examples
 from cookhouse.data.rows.conversations import conversation_of
+from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.data.rows.remarks import conversation_remarks
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of, preview_example
 from cookhouse.models.catalog import context_tokens
@@ -113,6 +114,7 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
     if part.conversations is not None:
         examples = await _render(state, part.conversations)
         state.notes += conversation_remarks(part.conversations, mode)
+        state.notes += await asyncio.to_thread(mark_remarks, part.conversations, state.renderer.encoder)
         state.notes += _cut(state, examples, "examples")
         whole = SupervisedDataset(examples, batch_size=batch_size, reduction=config.reduction, seed=config.seed)
         state.notes += whole.notes
@@ -133,7 +135,11 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
     )
     sample, num_sampled = await asyncio.to_thread(streamed.sample)
     seen = parse_each(streamed.sampled_rows(), conversation_of, BadRows("skip"))
-    state.notes += conversation_remarks(seen, mode, what=f"conversations from all over {part.name}")
+    what = f"conversations from all over {part.name}"
+    state.notes += [
+        *conversation_remarks(seen, mode, what=what),
+        *mark_remarks(seen, state.renderer.encoder, what=what),
+    ]
     counts = estimated(example_statistics(sample), num_sampled=num_sampled, num_rows=streamed.num_rows)
     return streamed, counts, sample
 

@@ -67,8 +67,8 @@ class ChatChoice:
     def _said(self, deltas: Iterable[Delta]) -> list[dict[str, Any]]:
         said: list[dict[str, Any]] = []
         for delta in deltas:
-            if self._is_cut:
-                break
+            if self._is_cut and "function" not in delta:
+                continue  # sampling ends at a stop, so that a call that is whole was written before it
             if "function" in delta and self.num_calls == self.max_calls:
                 continue
             if "function" in delta:

@@ -1,0 +1,40 @@
+"""One sample of a chat, at once or in parts."""
+
+import numpy as np
+import pytest
+
+from cookhouse.chat import get_renderer
+from cookhouse.engine.contract import SampledSequence
+from cookhouse.models.tokenizers import get_tokenizer
+from cookhouse.server.wire.openai.choice import ChatChoice, message_of
+from cookhouse.server.wire.openai.texts import TokenTexts
+
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("written", "stop", "text", "calls"),
+    [
+        (f"{CALL}\nObservation:", "Observation:", None, ["add"]),
+        (f"I add.\n{CALL}\n{CALL}\nEND", "END", "I add.", ["add", "add"]),
+        (f"I add.\n{CALL[:30]}", '"add"', 'I add.\n<tool_call>\n{"name": ', []),
+    ],
+)
+def test_a_call_before_a_stop_is_kept(written: str, stop: str, text: str | None, calls: list[str], size: int) -> None:
+    """Would catch an answer that loses its calls where it is not streamed."""
+    renderer = get_renderer("qwen3_instruct", get_tokenizer("cookhouse/tiny"))
+    prompt = renderer.build_generation_prompt([{"role": "user", "content": "?"}])
+    choice = ChatChoice(renderer.stream_response(prompt), [stop], TokenTexts(renderer.encoder))
+    tokens = renderer.encoder.encode_with_specials(written)
+    said = []
+    for start in range(0, len(tokens), size):
+        part = np.array(tokens[start : start + size], dtype=np.int32)
+        is_last = start + size >= len(tokens)
+        said += choice.feed(
+            SampledSequence(tokens_T=part, logprobs_T=np.zeros(part.size, dtype=np.float32), is_stopped=is_last)
+        )
+    message = message_of([*said, *choice.finish(is_stopped=True)])
+    assert [call["function"]["name"] for call in message.get("tool_calls", ())] == calls
+    assert (message["content"] or "").strip() == (text or "").strip()
+    assert choice.finish_reason == ("tool_calls" if calls else "stop")
