@@ -254,7 +254,8 @@ def differs(trial: Trial, settings: Mapping[str, Any], before: tuple[Any, Any]) 
     """Whether anything is another than before: a run is asked only where the plan is the same."""
     try:
         is_planned = bool(trial.plan(settings) != before[0])
-        return is_planned or bool(trial.run(settings) != before[1])
+        is_run: bool = is_planned or bool(trial.run(settings) != before[1])
+        return is_run
     except CookhouseError as error:
         return bool(str(error) != before[0])
 

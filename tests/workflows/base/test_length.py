@@ -22,7 +22,7 @@ class Length:
         ({"num_epochs": 3, "max_steps": 119}, "max_steps=119 ends in epoch 2"),
     ],
 )
-def test_what_changes_nothing_is_said(settings: dict[str, int], note: str) -> None:
+def test_what_changes_nothing_is_said(settings: dict[str, Any], note: str) -> None:
     """Catches epochs that are asked for and never begun, and steps that there is no data for."""
     (said,) = steps_notes(Length(**settings), 60)
     assert note in said
