@@ -1,5 +1,5 @@
-"""Every `--help` as it is rendered. Catches marks of the formatter that are shown, examples that run together, a sentence
-that is cut, and lines that are wider than the terminal.
+"""Every `--help` as it is rendered. Catches marks of the formatter that are shown, examples that run together, a
+sentence that is cut, and lines that are wider than the terminal.
 """
 
 import re

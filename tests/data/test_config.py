@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cookhouse.assets import resolve_model
 from cookhouse.data import build_renderer, parse_train_on_what
 from cookhouse.data.config import ConversationsConfig
 from cookhouse.errors import BadRowsError, InputError, UnknownNameError
@@ -129,3 +130,8 @@ def test_modes_have_their_names() -> None:
     assert parse_train_on_what("all_tokens") == "all_tokens"
     with pytest.raises(UnknownNameError, match="unknown train_on_what 'everything'"):
         parse_train_on_what("everything")
+
+
+def test_a_renderer_knows_how_many_embeddings_its_model_has() -> None:
+    config = json.loads((Path(resolve_model("cookhouse/tiny")) / "config.json").read_text())
+    assert build_renderer("cookhouse/tiny").encoder.num_embeddings == config["vocab_size"]
