@@ -91,7 +91,8 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# torch goes first and pinned: left to a resolver it brings gigabytes of CUDA libraries.
+# torch goes first and pinned, so that nothing else chooses its version. From the package registry it is a build with CUDA,
+# of gigabytes; PIP_EXTRA_INDEX_URL or a mirror may offer one for the CPU alone.
 $(VENV)/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "error: cookhouse needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1);" \

@@ -50,7 +50,7 @@ def test_a_name_for_type_checkers_alone_takes_anything() -> None:
         called(3, other="x")  # type: ignore[arg-type]
 
 
-WRONG: tuple[object, ...] = (3, b"rl", [], {}, object())
+WRONG: tuple[Any, ...] = (3, b"rl", [], {}, object())
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, None])

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.errors import InputError, UnknownNameError, with_article
+from cookhouse.evals import EVALUATORS
+from cookhouse.evals.inspect import task_spec
 from cookhouse.naming import OpenSet, load
 
 
@@ -128,3 +130,26 @@ def test_a_function_is_refused_that_could_not_be_called(function: Callable[..., 
     functions.find("good")
     functions.register("of C", max)
     assert functions.find("of C") is max, "nobody can tell what it takes"
+
+
+@pytest.mark.parametrize(
+    ("noun", "said"),
+    [("evaluator", "an evaluator"), ("recipe", "a recipe"), ("int", "an int"), ("user", "a user"), ("UUID", "a UUID")],
+)
+def test_a_noun_has_its_article(noun: str, said: str) -> None:
+    assert with_article(noun) == said
+
+
+def test_an_evaluator_is_refused_with_its_article() -> None:
+    with pytest.raises(InputError, match="cannot name an evaluator"):
+        EVALUATORS.register("a:b", EVALUATORS.find("arithmetic"))
+
+
+def test_a_task_of_inspect_has_one_spelling(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def made(settings, renderer): return None\n")
+    assert EVALUATORS.find(f"{tmp_path}/mine.py@made") is EVALUATORS.find(f"{tmp_path}/mine.py:made")
+    assert (task_spec("a/b.py:sums"), task_spec("b.py@sums"), task_spec("package/task")) == (
+        "a/b.py@sums",
+        "b.py@sums",
+        "package/task",
+    )

@@ -225,3 +225,20 @@ def test_the_memory_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_tokenizer_that_joins_words_is_left_to_encode_whole_texts() -> None:
     whole = tokenizers.Tokenizer(BPE({"a": 0, " ": 1, "b": 2, "a ": 3, "a b": 4}, [("a", " "), ("a ", "b")]))
     assert WordEncoder(whole).encode("a b") == [4]
+
+
+def test_a_token_beyond_the_embeddings_is_refused(tokenizer: Any) -> None:
+    """Catches a plan that is well, of a run that the engine refuses at its first step."""
+    encoder = Encoder(tokenizer)
+    end = encoder.id_of("<|im_end|>")
+    encoder.num_embeddings = end + 1
+    assert encoder.encode([Special("<|im_end|>")]) == [end]
+    encoder.num_embeddings = end
+    said = rf"token {end} \('<\|im_end\|>'\) of the tokenizer .* is beyond"
+    with pytest.raises(InputError, match=said):
+        encoder.encode([Special("<|im_end|>")])
+    with pytest.raises(InputError, match=said):
+        encoder.encode_with_specials("<|im_end|>")
+    encoder.num_embeddings = 10
+    with pytest.raises(InputError, match="beyond the model's 10 embeddings; put the model's own tokenizer"):
+        encoder.encode(["any text"])

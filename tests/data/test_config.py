@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cookhouse.assets import resolve_model
 from cookhouse.data import build_renderer, parse_train_on_what
 from cookhouse.data.config import ConversationsConfig
 from cookhouse.errors import BadRowsError, InputError, UnknownNameError
@@ -150,3 +151,8 @@ def test_tokens_that_the_model_has_no_embeddings_for_are_refused(tmp_path: Path)
             continue
         with pytest.raises(InputError, match=rf"token {num_embeddings} \('<\|turn\|>'\) .*resize_token"):
             build_renderer(str(folder), "template").build_generation_prompt([{"role": "user", "content": "a"}])
+
+
+def test_a_renderer_knows_how_many_embeddings_its_model_has() -> None:
+    config = json.loads((Path(resolve_model("cookhouse/tiny")) / "config.json").read_text())
+    assert build_renderer("cookhouse/tiny").encoder.num_embeddings == config["vocab_size"]

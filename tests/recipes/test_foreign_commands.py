@@ -1,6 +1,8 @@
 """Commands of the reference systems, as their users type them: each works, or is refused with what is missing."""
 
+import importlib
 import json
+import runpy
 import shlex
 import subprocess
 import sys
@@ -154,3 +156,46 @@ def test_every_recipe_is_a_module_to_run(name: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "--model-name" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "recipe"),
+    [
+        ("recipes.preference.train", "dpo"),
+        ("recipes.preference.dpo.train", "dpo"),
+        ("recipes.math_rl.train", "math_rl"),
+        ("recipes.multiplayer_rl.guess_number.train", "textarena_rl"),
+        ("recipes.distillation.on_policy_distillation", "on_policy_distillation"),
+        ("eval.run_inspect_evals", "eval"),
+    ],
+)
+def test_a_path_of_theirs_is_a_module_to_run(module: str, recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches `python -m cookhouse.recipes.preference.train`, which `cookhouse run` knows, without a module."""
+    ran: list[Sequence[str]] = []
+    monkeypatch.setattr("os.execv", lambda _, words: ran.append(words[3:]))
+    monkeypatch.setattr(sys, "argv", ["theirs", "max_steps=1"])
+    runpy.run_module(f"cookhouse.{module}", run_name="__main__")
+    assert ran == [["run", recipe, "max_steps=1"]]
+    assert find_recipe(f"tinker_cookbook.{module}").name == recipe
+
+
+def test_a_module_that_there_is_not_is_still_missing() -> None:
+    for name in ("typo", "typo.train", "math_rl.typo"):
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(f"cookhouse.recipes.{name}")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("eval first bench.jsonl", "eval first benchmark=bench.jsonl"),
+        ("eval first gsm8k limit=3", "eval first benchmark=gsm8k"),
+        ("eval tasks.py@sums", "eval WEIGHTS inspect=tasks.py@sums"),
+        ("eval first a.csv arithmetic", "eval first benchmark=a.csv,arithmetic"),
+    ],
+)
+def test_a_benchmark_where_weights_stand_is_answered_with_the_command(
+    words: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(shlex.split(words)) == 2
+    assert capsys.readouterr().err.rstrip("\n").endswith(meant)

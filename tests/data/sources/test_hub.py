@@ -3,6 +3,7 @@
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.data.hub import write_set
@@ -135,3 +136,25 @@ def test_a_set_that_is_not_on_disk_is_downloaded_or_streamed_once_its_size_is_sa
                 read_conversations(source)
             assert f"owner/name is not on disk: downloading 0.0 MB to {tmp_path}/cache" in caplog.text
     assert builder.was_downloaded != is_large
+
+
+def test_a_hub_out_of_reach_is_asked_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Catches half a minute of retries, each said twice, before one good error."""
+    from datasets import config
+    from huggingface_hub import HfApi, constants
+
+    asked: list[str] = []
+
+    def refuse(_: HfApi, name: str, **__: Any) -> None:
+        asked.append(name)
+        raise OSError("no route")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(HfApi, "dataset_info", refuse)
+    with pytest.raises(InputError, match="nobody/nothing is not on disk"):
+        HubDatasetStore().open(HubSplit(name="nobody/nothing"))
+    assert asked == ["nobody/nothing"]
+    assert caplog.text.count("no route") == 1
+    assert not constants.HF_HUB_OFFLINE
+    assert not config.HF_HUB_OFFLINE

@@ -198,3 +198,21 @@ def test_a_file_that_holds_no_answers_is_named(tmp_path: Path, content: str) -> 
     (folder.path / "samples" / "000007.json").write_text(content)
     with pytest.raises(InputError, match=r"samples/000007\.json does not hold answers"):
         folder.read_answers(7)
+
+
+def test_data_that_was_renamed_with_equal_content_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("one\ntwo\n")
+
+    def of(name: str, behavior: str = "resume", **more: Any) -> FolderSpec:
+        config = {"dataset_path": str(tmp_path / name), **more}
+        return spec(tmp_path / "run", behavior, config=config, data={"rows": tmp_path / name})
+
+    opened(of("a.jsonl", "raise"))
+    (tmp_path / "a.jsonl").rename(tmp_path / "b.jsonl")
+    assert choose_folder(of("b.jsonl")) is FolderChoice.RESUME
+    (tmp_path / "b.jsonl").write_text("one\nthree\n")
+    with pytest.raises(InputError, match=r"b\.jsonl has changed since .* the first that is different is line 2"):
+        choose_folder(of("b.jsonl"))
+    (tmp_path / "run" / "data.json").unlink()
+    with pytest.raises(InputError, match="was started with"):
+        choose_folder(of("b.jsonl"))

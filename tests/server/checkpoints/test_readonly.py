@@ -9,9 +9,11 @@ from tests.server.checkpoints.test_checkpoints import NEW, PATH, fill
 from tests.server.conftest import OpenStore
 
 from cookhouse.errors import InputError
+from cookhouse.server.checkpoints import state_folder
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.refusals import NotFoundError
+from cookhouse.server.store.store import Store
 
 
 @pytest.fixture
@@ -76,3 +78,19 @@ def test_folders_of_nobody_and_of_others_are_refused(
     monkeypatch.setattr("os.geteuid", lambda: other.stat().st_uid + 1)
     with pytest.raises(InputError, match="belongs to another user"):
         ReadOnlyCheckpoints([other])
+
+
+def test_a_folder_that_cannot_be_written_is_read(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches `unable to open database file` of a run on a mount to read from."""
+    opened: list[Path] = []
+
+    class Watched(Store):
+        def __init__(self, file: Path) -> None:
+            opened.append(file)
+            super().__init__(file)
+
+    monkeypatch.setattr(state_folder, "Store", Watched)
+    monkeypatch.setattr(state_folder, "unwritable", lambda _: "Read-only file system")
+    assert [kept.folder.parent.parent for kept in state_folder.stored_checkpoints(other)] == [other]
+    assert other not in opened[0].parents
+    assert not opened[0].exists()

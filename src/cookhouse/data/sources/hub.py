@@ -49,6 +49,7 @@ class HubDatasetStore:
             raise InputError(
                 f"there is no data set {split.name} in {self._mirror}; put it there, as a folder of that name"
             )
+        _library(split.name)
         with _answering(split.name) if self._mirror is None and not Path(place).is_dir() else nullcontext():
             parts = [self._open(split, place, config) for config in split.configs]
         return parts[0] if len(parts) == 1 else JoinedRows(parts)
