@@ -127,23 +127,6 @@ async def test_the_reference_is_the_one_that_is_named(
     assert abs(read_metrics(result.summary.folder / "metrics.jsonl")[0]["optim/kl_reference"]) > 1e-6
 
 
-async def test_the_reference_is_where_the_run_begins(make: MakeConfig, tmp_path: Path) -> None:
-    # Catches a penalty that pulls back to the untrained base model, at the start and after a resume.
-    states: dict[str, Any] = {}
-    adapters = Adapters(service=FakeService(states=states, answer=digit).connect)
-    first = {"log_path": str(tmp_path / "first"), "num_eval": 0, "max_steps": 1, "learning_rate": 0.5}
-    await run_async("rl_basic", make(**first), adapters=adapters)
-    going_on = {"num_eval": 0, "kl_coef": 0.1, "load_checkpoint_path": str(tmp_path / "first")}
-    begun = await run_async("rl_basic", make(max_steps=2, pause_at_step=1, **going_on), adapters=adapters)
-    row = read_metrics(begun.summary.folder / "metrics.jsonl")[0]
-    assert row["optim/kl_reference"] == 0.0
-    recorded = json.loads((begun.summary.folder / "reference.json").read_text())
-    resumed = make(max_steps=2, behavior_if_log_dir_exists="resume", **going_on)
-    result = await run_async("rl_basic", resumed, adapters=adapters)
-    assert json.loads((result.summary.folder / "reference.json").read_text()) == recorded
-    assert "optim/kl_reference" in read_metrics(result.summary.folder / "metrics.jsonl")[-1]
-
-
 async def test_every_setting_of_a_rollout_reaches_it(make: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     # Catches limits, retries and places at a time that a run records and does not heed.
     seen: list[tuple[RolloutLimits, RolloutStrategy]] = []

@@ -10,6 +10,7 @@ from cookhouse.models.catalog import default_renderer
 from cookhouse.naming import names_in
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.settings import (
+    Default,
     GradingSettings,
     GroupSettings,
     OffPolicyDistillationSettings,
@@ -21,7 +22,6 @@ from cookhouse.settings import (
     facts,
     is_embedded,
     narrowed,
-    of_weights,
     read_if,
     redefault,
 )
@@ -142,7 +142,7 @@ def named_environments(config: Any, open_sampler: "OpenSampler") -> "RLDatasetBu
 
 def plain_renderer() -> Any:
     """The embedded model answers no problem in its chat format, so that nothing could be learned there by reward."""
-    default = of_weights(
+    default = Default(
         lambda config: "human_ai" if is_embedded(config) else default_renderer(config.model_name),
         f"human_ai for {TINY_MODEL}, else the model's own",
     )

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cookhouse.assets import TINY_MODEL
+from cookhouse.assets import ADAPTER_RENDERER, TINY_MODEL, adapter_folder
 from cookhouse.errors import InputError
 from cookhouse.model_names import plain_name
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
@@ -81,9 +81,12 @@ def _named_target(name: str, registry: str | None, place: Path) -> Target:
         return _base_model(found)
     target = Target(model_name=None, sampler_path=weights.path("sampling"), renderer_name=None, state_dir=None)
     if isinstance(weights, PeftWeights):
-        origin = weights.origin(())
-        adapter = weights.folder.resolve()
-        return replace(target, adapter=adapter, model_name=origin.base_model, renderer_name=origin.renderer_name)
+        return replace(
+            target,
+            adapter=weights.folder.resolve(),
+            model_name=weights.origin(()).base_model,
+            renderer_name=None if adapter_folder(found) is None else ADAPTER_RENDERER,
+        )
     saved_by = weights.saved_by((place,))
     if saved_by is None:
         return replace(target, model_name=weights.origin(()).base_model)

@@ -6,7 +6,6 @@ name from the command line to the line that uses it. A component names in its si
 
 from cookhouse.settings.advantages import AdvantageSettings
 from cookhouse.settings.benchmarks import EvalSettings
-from cookhouse.settings.chat_format import check_format_of_weights, of_weights
 from cookhouse.settings.checks import above, at_least, between, within
 from cookhouse.settings.defaults import Default, always, computed, default_in_words, has_default, part_of, redefault
 from cookhouse.settings.distillation import (
@@ -96,7 +95,6 @@ __all__ = [
     "at_least",
     "between",
     "by_model",
-    "check_format_of_weights",
     "columns_setting",
     "computed",
     "default_in_words",
@@ -106,7 +104,6 @@ __all__ = [
     "has_default",
     "is_embedded",
     "narrowed",
-    "of_weights",
     "part_of",
     "published_model",
     "published_model_of",

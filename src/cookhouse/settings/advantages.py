@@ -86,8 +86,7 @@ class AdvantageSettings(EpisodeShape):
     )
     kl_reference: str | None = chz.field(
         default=None,
-        doc="What divergence is from: a base model, or weights as in load_checkpoint_path; default: what the run "
-        "begins with.",
+        doc="What divergence is from: a base model, or weights as in load_checkpoint_path; default: the base model.",
         validator=read_if(
             lambda config: config.kl_coef or config.compute_kl, "with kl_coef above 0, or with compute_kl=true"
         ),

@@ -11,7 +11,6 @@ from cookhouse.errors import InputError
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
-from cookhouse.settings.chat_format import asks_references, of_weights
 from cookhouse.settings.checks import Checked, above, at_least, between, bounded, one_of
 from cookhouse.settings.defaults import Default, always, computed, is_left_open
 from cookhouse.settings.facts import Alias, NamesWeights, facts
@@ -41,14 +40,14 @@ class ModelSettings:
         metadata=facts(aliases=(Alias(name="base_model", doc="tinker-cookbook"), "model")),
     )
     renderer_name: str = computed(
-        of_weights(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
+        Default(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
     )
     force_renderer: bool = chz.field(
         default=False,
         doc="Take a renderer that does not fit the model.",
         validator=read_if(
-            lambda config: not is_left_open(config, "renderer_name") or asks_references(config),
-            "with renderer_name, or with a reference of another format",
+            lambda config: not is_left_open(config, "renderer_name") or reads_other_weights(config),
+            "with renderer_name, or with weights that may be of another format",
             idle=[False],
         ),
     )

@@ -18,7 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from cookhouse.assets import ADAPTER_RENDERER, adapter_folder
 from cookhouse.errors import InputError
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, check_artifact, names_registered_model
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile, named_by_run
@@ -110,8 +109,7 @@ class PeftWeights(Weights):
         return peft_path(self.folder)
 
     def origin(self, _among: Iterable[Path], /) -> Origin:
-        renderer_name = None if adapter_folder(self.name) is None else ADAPTER_RENDERER
-        return Origin(base_model=adapted_model(self.folder), renderer_name=renderer_name)
+        return Origin(base_model=adapted_model(self.folder))
 
 
 @dataclass(frozen=True)

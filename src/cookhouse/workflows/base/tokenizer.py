@@ -5,15 +5,14 @@ from functools import partial
 
 from cookhouse.chat import Renderer
 from cookhouse.data import build_renderer
-from cookhouse.settings import TrainingSettings, check_format_of_weights
+from cookhouse.settings import TrainingSettings
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.stages.stage import stage
 
 
 @stage(doing="loading the tokenizer", reads=("config",), writes=("renderer",))
 async def init_tokenizer(state: TrainingState) -> None:
-    """Load the tokenizer, and the renderer over it. Raises `InputError` where weights were trained with another one."""
-    await asyncio.to_thread(check_format_of_weights, state.config)
+    """Load the tokenizer, and the renderer over it."""
     state.renderer = await load_renderer(state.config, state.config.renderer_name)
 
 

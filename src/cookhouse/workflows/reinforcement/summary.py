@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cookhouse.runs import Figure, RunResult
-from cookhouse.settings import AdvantageSettings
 from cookhouse.telemetry import keys, read_metrics
-from cookhouse.workflows.base.reference import reference_in_words
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
 from cookhouse.workflows.reinforcement.state import ReinforcementState, RolloutState
 
@@ -81,19 +79,11 @@ def _named(names: Mapping[str, str], row: Row) -> dict[str, float]:
     return {name: row[metric] for name, metric in names.items() if metric in row}
 
 
-def is_referenced(config: AdvantageSettings) -> bool:
-    """Whether divergence from a reference is computed."""
-    return bool(config.kl_coef or config.compute_kl)
-
-
 def facts(state: ReinforcementState) -> dict[str, str]:
     """What would be trained: groups, steps, the loss, and the adapter."""
     lag = state.config.max_steps_off_policy
     rollouts = f"up to {lag} steps old" if lag else "of the present weights"
-    found = rollout_facts(state, loss=state.config.loss_fn, rollouts=rollouts)
-    if is_referenced(state.config):
-        found["KL reference"] = reference_in_words(state.config, state.config.kl_reference)
-    return found
+    return rollout_facts(state, loss=state.config.loss_fn, rollouts=rollouts)
 
 
 def rollout_facts(state: RolloutState, *, loss: str, rollouts: str = "of the present weights") -> dict[str, str]:

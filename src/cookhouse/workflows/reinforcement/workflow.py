@@ -10,7 +10,6 @@ from cookhouse.registry import Descent
 from cookhouse.rl import ADVANTAGES, TrajectoryGroup
 from cookhouse.rl.learning.advantages import rewards_differ
 from cookhouse.rl.learning.overlong import is_masked, overlong_metrics
-from cookhouse.runs.names import REFERENCE_FILE
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import events
 from cookhouse.training import (
@@ -19,9 +18,8 @@ from cookhouse.training import (
 )
 from cookhouse.workflows.base.estimate import with_estimate
 from cookhouse.workflows.base.evaluation import init_evaluators
-from cookhouse.workflows.base.reference import settle_reference
 from cookhouse.workflows.base.run import open_run
-from cookhouse.workflows.base.second_model import sampler_at, sampler_place
+from cookhouse.workflows.base.second_model import open_sampler
 from cookhouse.workflows.base.slots import keep_slot, objective_slot
 from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
@@ -35,7 +33,7 @@ from cookhouse.workflows.reinforcement.rollout_log import RolloutLog
 from cookhouse.workflows.reinforcement.rollouts import publish_slot, rollout_of
 from cookhouse.workflows.reinforcement.source import Measure, RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments, ReinforcementState
-from cookhouse.workflows.reinforcement.summary import facts, is_referenced, reinforcement_result
+from cookhouse.workflows.reinforcement.summary import facts, reinforcement_result
 from cookhouse.workflows.reinforcement.trained_logprobs import TrainedLogprobs
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
@@ -86,15 +84,10 @@ async def init_session(state: ReinforcementState) -> None:
             config.temperature,
         )
     state.reference = None
-    if is_referenced(config):
-        registry = state.context.adapters.registry
-        if state.folder.resume is not None and not (state.folder.path / REFERENCE_FILE).exists():
-            # A run of before 0.1.0 wrote down nothing; its reference was the base model.
-            place = sampler_place(config.kl_reference or config.model_name, registry)
-        else:
-            reference = config.kl_reference
-            place = await settle_reference(config, reference, "sampling", state.session, state.folder, registry)
-        state.reference = (await sampler_at(state.session.service, place)).compute_logprobs
+    if config.kl_coef or config.compute_kl:
+        reference_model = config.kl_reference or config.model_name
+        sampler = await open_sampler(state.session.service, reference_model, state.context.adapters.registry)
+        state.reference = sampler.compute_logprobs
     await rollouts.open_rollouts(state)
 
 
