@@ -39,9 +39,13 @@ class ModelSettings:
         metadata=facts(aliases=(Alias(name="base_model", doc="tinker-cookbook"), "model")),
     )
     renderer_name: str = computed(
-        Default(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
+        Default(lambda config: default_renderer(config.model_name), "the model's own"),
+        str,
+        "Chat format; default with load_checkpoint_path: that in which these weights were trained.",
     )
-    force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
+    force_renderer: bool = chz.field(
+        default=False, doc="Take a renderer that does not fit the model, or weights trained in another."
+    )
 
 
 @chz.chz
@@ -400,6 +404,6 @@ class TrainingSettings(
     load_checkpoint_path: str | None = chz.field(
         default=None,
         doc="Weights to start from, with a fresh optimizer: a tinker:// path, a run folder, or a registered model such "
-        "as sums@production.",
-        metadata=facts(weights=NamesWeights(purpose="training")),
+        "as sums@production. Their chat format is the default of renderer_name.",
+        metadata=facts(weights=NamesWeights(purpose="training", in_own_format=True)),
     )
