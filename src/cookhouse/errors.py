@@ -126,5 +126,10 @@ def where_raised(error: BaseException) -> str:
     libraries = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
     own = [frame for frame in frames if not frame.filename.startswith((*libraries, "<"))]
     last = (own or frames)[-1]
-    path = Path(last.filename)
-    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}, line {last.lineno}"
+    return f"{shown_path(last.filename)}, line {last.lineno}"
+
+
+def shown_path(filename: str) -> Path:
+    """The path of a file for people: below the present folder where it is there."""
+    path = Path(filename)
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

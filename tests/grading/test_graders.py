@@ -72,7 +72,9 @@ async def test_what_an_own_one_says_is_a_float(own: str, name: str, grade: float
 )
 async def test_what_is_no_grade_names_the_grader(own: str, name: str, shown: str) -> None:
     """Catches a reward that poisons the mean of its group."""
-    with pytest.raises(InputError, match=f"own.py:{name} returned {shown}.* for the answer 'a'; it must return"):
+    with pytest.raises(
+        InputError, match=rf"own.py:{name}: .*own.py, line \d+\) returned {shown}.*for the answer 'a' it must"
+    ):
         await NamedGrader(f"{own}:{name}")("a", "b")
 
 

@@ -15,6 +15,7 @@ from cookhouse.envs.second_model import OpenSampler
 from cookhouse.errors import CookhouseError, InputError, where_raised
 from cookhouse.naming import OpenSet, names_in
 from cookhouse.rl import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
+from cookhouse.rl.env.tags import checked_tag
 from cookhouse.settings import EnvironmentSettings
 
 EnvironmentBuilder: TypeAlias = Callable[[EnvironmentSettings, OpenSampler], RLDatasetBuilder]
@@ -128,6 +129,8 @@ def parse_environments(
         InputError: there is no name, not one weight above 0 for each, or the arguments are no object, or not of one.
     """
     names = [name.strip() for name in env.split(",") if name.strip()]
+    if len(names) > 1:
+        [environment_tag(name) for name in names]
     if not names:
         raise InputError("env names no environment; give a name, module:NAME or file.py:NAME")
     weights = parse_weights(env_weights, names, "env_weights") or [1.0] * len(names)
@@ -182,6 +185,6 @@ class _Tagged:
 
 def environment_tag(name: str) -> str:
     """What the groups of an environment, and metrics, are called, where there are several: the last part of a
-    `module:NAME` or `file.py:NAME`. It is the first of a group's tags.
+    `module:NAME` or `file.py:NAME`. It is the first of a group's tags. Raises `InputError` where it is none.
     """
-    return name.rpartition(":")[2].rpartition(".")[2]
+    return checked_tag(name.rpartition(":")[2].rpartition(".")[2])

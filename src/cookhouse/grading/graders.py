@@ -5,11 +5,10 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from cookhouse.errors import InputError
+from cookhouse.blocking import watched
 from cookhouse.grading.math import grade_math
 from cookhouse.naming import OpenSet
+from cookhouse.returned import number_of, refused
 
 Grader: TypeAlias = Callable[[str, str], Awaitable[float]]
 """How right an answer is, from 0 to 1; the second argument is the expected one."""
@@ -69,15 +68,13 @@ class NamedGrader:
 
     async def __call__(self, answer: str, expected: str) -> float:
         """What the grader says. Raises what it raises, and `InputError` for what is no grade."""
-        grade: object = await self._grade(answer, expected)
+        returned: object = await watched(self._grade, answer, expected)
+        grade = number_of(returned)
         # A comparison with NaN is false, so that it is refused here too.
-        if not isinstance(grade, int | float | np.floating) or not 0 <= grade <= 1:
-            shown = repr(grade)[:_SHOWN_CHARACTERS]
-            raise InputError(
-                f"grader {self.name} returned {shown} for the answer {answer[:_SHOWN_CHARACTERS]!r}; it must return a "
-                "number from 0 to 1"
-            )
-        return float(grade)
+        if grade is None or not 0 <= grade <= 1:
+            wants = f"for the answer {answer[:_SHOWN_CHARACTERS]!r} it must return a number from 0 to 1"
+            raise refused(self._grade, returned, wants).at(f"grader {self.name}")
+        return grade
 
     def __reduce__(self) -> tuple[type["NamedGrader"], tuple[str]]:
         return type(self), (self.name,)

@@ -1,6 +1,6 @@
 """Reinforcement learning by a preference model: answers to one prompt play a tournament."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import chz
 
@@ -19,12 +19,6 @@ from cookhouse.settings import (
 
 if TYPE_CHECKING:
     from cookhouse.workflows import ReinforcementState, Workflow
-
-
-def _where_it_begins(config: Any) -> str | None:
-    """A tinker:// path to train on from is none to sample from."""
-    began: str | None = config.load_checkpoint_path
-    return None if began is None or began.startswith("tinker://") else began
 
 
 @chz.chz
@@ -53,11 +47,6 @@ class Config(ReinforcementSettings, TournamentSettings):
     eval_every: int = rl_default("eval_every", embedded=5, published=20)
     format_coef: float = rl_default("format_coef", embedded=1.0, published=1.0)
     compute_kl: bool = rl_default("compute_kl", embedded=True, published=True)
-    kl_reference: str | None = redefault(
-        ReinforcementSettings,
-        "kl_reference",
-        Default(_where_it_begins, "the run or the model in load_checkpoint_path, else the base model"),
-    )
 
     @property
     def has_several_turns(self) -> bool:

@@ -13,6 +13,7 @@ import chz
 
 from cookhouse.adapters import Adapters, ServiceAddress
 from cookhouse.blobs import open_blobs
+from cookhouse.recipes.formats import check_formats, in_format_of_weights
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.registry import names_registered_model, open_registry
 from cookhouse.runs.names import RUNS_FOLDER
@@ -62,7 +63,7 @@ def resolved(
     if config.log_path is None:
         config = chz.replace(config, log_path=_new_log_path(chosen.name))
     adapters = _with_registry(_with_blobs(given, config), config)
-    config = pinned(config, adapters)
+    config = in_format_of_weights(pinned(config, adapters), adapters.registry)
     workflow = chosen.workflow(config)
     # What is misspelled in the environment is told of a run of runs, too, although only those connect.
     address = None if callable(given.service) else chosen_service(given.service, os.environ, config.base_url)
@@ -170,7 +171,9 @@ def _context(
         registry=lambda: adapters.registry or open_registry(config.registry, os.environ),
     )
     choice = choose_folder(folder)
-    if choice is FolderChoice.RESUME:
+    if choice is not FolderChoice.RESUME:
+        check_formats(config, adapters.registry)
+    else:
         folder = replace(folder, synthetic=tuple(sorted({*folder.synthetic, *recorded_synthetic(folder.path)})))
     return RunContext(
         recipe=name,

@@ -9,7 +9,6 @@ It is `rl_basic` without evaluation, checkpoints, resumption and overlap, and gi
     python -m cookhouse.recipes.rl_loop max_steps=20 group_size=8
 """
 
-import json
 import random
 import re
 import time
@@ -100,6 +99,7 @@ async def train(config: Config, problems: "Problems", folder: Path, connect: "Co
     import tinker
 
     from cookhouse.rl import derive_seed
+    from cookhouse.telemetry import metrics_line
     from cookhouse.training import AdamSchedule
 
     renderer, batches = problems
@@ -141,7 +141,7 @@ async def train(config: Config, problems: "Problems", folder: Path, connect: "Co
             "time/step_seconds": time.perf_counter() - start,
         }
         with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
+            file.write(metrics_line(metrics))
         print(f"step {step + 1} of {len(batches)}: mean reward {np.mean(rewards_PG):.3f}", flush=True)  # noqa: T201
     return (await trainer.save_weights_for_sampler("final")).path
 

@@ -12,7 +12,6 @@ The second trains at five learning rates, evenly spaced on a log scale, each fro
 it reads their losses back and keeps the weights of the best.
 """
 
-import json
 import random
 import shutil
 import time
@@ -92,6 +91,7 @@ async def train_once(
     config: Config, batches: "list[list[tinker.Datum]]", folder: Path, service: "ServiceClient"
 ) -> str:
     """Train at one learning rate, write metrics.jsonl, and return the tinker:// path of the trained weights."""
+    from cookhouse.telemetry import metrics_line
     from cookhouse.training import AdamSchedule
 
     trainer = await service.create_lora_training_client(config.model_name, **config.adapter_options)
@@ -111,15 +111,16 @@ async def train_once(
             total += float(np.sum(weights))
         row = {"step": step, "train/loss": loss / total, "optim/lr": adam.learning_rate}
         with (folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row | {"time/step_seconds": time.perf_counter() - start}) + "\n")
+            file.write(metrics_line(row | {"time/step_seconds": time.perf_counter() - start}))
         print(f"lr {config.learning_rate:.3g}, step {step + 1} of {len(batches)}: loss {loss / total:.4f}", flush=True)  # noqa: T201
     return (await trainer.save_weights_for_sampler("final")).path
 
 
 def last_loss(folder: Path) -> float:
     """Mean loss of the last five steps, read back from metrics.jsonl; infinite if training went astray."""
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    loss = float(np.mean([row["train/loss"] for row in rows[-5:]]))
+    from cookhouse.telemetry import read_metrics
+
+    loss = float(np.mean([row["train/loss"] for row in read_metrics(folder / "metrics.jsonl")[-5:]]))
     return loss if np.isfinite(loss) else float("inf")
 
 

@@ -93,3 +93,15 @@ class TrajectoryGroup:
             trajectory.reward + group_reward
             for trajectory, group_reward in zip(self.trajectories_G, self.group_rewards_G, strict=True)
         ]
+
+
+_TOLERANCE = 1e-9
+_LEAST = 1e-12
+
+
+def differ(rewards_G: Sequence[float]) -> bool:
+    """Whether rewards differ by more than rounding: sums of the same parts in another order are equal."""
+    if not rewards_G:
+        return False
+    spread = max(rewards_G) - min(rewards_G)
+    return spread > max(_LEAST, _TOLERANCE * max(map(abs, rewards_G)))

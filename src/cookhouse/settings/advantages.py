@@ -86,9 +86,13 @@ class AdvantageSettings(EpisodeShape):
     )
     kl_reference: str | None = chz.field(
         default=None,
-        doc="What divergence is from: a base model, or weights as in load_checkpoint_path; default: the base model.",
+        doc="What divergence is from: a base model, or weights as in load_checkpoint_path; default: the weights that "
+        "the run began with.",
         validator=read_if(
             lambda config: config.kl_coef or config.compute_kl, "with kl_coef above 0, or with compute_kl=true"
         ),
-        metadata=facts(weights=NamesWeights(), aliases=(Alias(name="reference_model_name", doc="TinkexCookbook"),)),
+        metadata=facts(
+            weights=NamesWeights(in_own_format=True),
+            aliases=(Alias(name="reference_model_name", doc="TinkexCookbook"),),
+        ),
     )

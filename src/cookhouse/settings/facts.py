@@ -26,6 +26,8 @@ class NamesWeights:
 
     purpose: Literal["sampling", "training"] = "sampling"
     """training: the run starts from them, which no base model is named for."""
+    in_own_format: bool = False
+    """They read what the run writes, so that they are to have been trained in its chat format."""
     several: bool = False
     """Whether it may hold several names, separated by commas."""
     port: str | None = None

@@ -81,7 +81,10 @@ class ReferenceSettings(PairLossSettings):
         doc="Base model, tinker:// path or run folder whose logprobs are the reference; default: the weights that the "
         "run began with.",
         validator=_WITH_REFERENCE,
-        metadata=facts(weights=NamesWeights(), aliases=(Alias(name="reference_model_name", doc="tinker-cookbook"),)),
+        metadata=facts(
+            weights=NamesWeights(in_own_format=True),
+            aliases=(Alias(name="reference_model_name", doc="tinker-cookbook"),),
+        ),
     )
     cache_reference: bool = chz.field(
         default=True,

@@ -13,7 +13,7 @@ from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
 from cookhouse.settings.checks import Checked, above, at_least, between, bounded, one_of
 from cookhouse.settings.defaults import Default, always, computed, is_left_open
-from cookhouse.settings.facts import Alias, NamesWeights, facts
+from cookhouse.settings.facts import Alias, NamesWeights, facts, named_weights
 from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.judge import judge_setting, named_evaluators
 from cookhouse.settings.reading import narrowed, read_if
@@ -25,6 +25,10 @@ def _names_a_model(config: Any, field: str) -> None:
     name = getattr(config, field)
     if name is not None:
         check_name(name)
+
+
+def _names_weights_of_its_format(config: Any) -> bool:
+    return any(named.known.in_own_format for named in named_weights(config))
 
 
 @chz.chz
@@ -40,13 +44,15 @@ class ModelSettings:
         metadata=facts(aliases=(Alias(name="base_model", doc="tinker-cookbook"), "model")),
     )
     renderer_name: str = computed(
-        Default(lambda config: default_renderer(config.model_name), "the model's own"), str, "Chat format."
+        Default(lambda config: default_renderer(config.model_name), "the model's own"),
+        str,
+        "Chat format; default with load_checkpoint_path: that in which these weights were trained.",
     )
     force_renderer: bool = chz.field(
         default=False,
-        doc="Take a renderer that does not fit the model.",
+        doc="Take a renderer that does not fit the model, or weights trained in another.",
         validator=read_if(
-            lambda config: not is_left_open(config, "renderer_name") or reads_other_weights(config),
+            lambda config: not is_left_open(config, "renderer_name") or _names_weights_of_its_format(config),
             "with renderer_name, or with weights that may be of another format",
             idle=[False],
         ),
@@ -418,6 +424,6 @@ class TrainingSettings(
     load_checkpoint_path: str | None = chz.field(
         default=None,
         doc="Weights to start from, with a fresh optimizer: a tinker:// path, a run folder, or a registered model such "
-        "as sums@production.",
-        metadata=facts(weights=NamesWeights(purpose="training")),
+        "as sums@production. Their chat format is the default of renderer_name.",
+        metadata=facts(weights=NamesWeights(purpose="training", in_own_format=True)),
     )

@@ -3,7 +3,15 @@
 from cookhouse.telemetry.console import make_console, say, say_command, say_fact, tell, wrapped
 from cookhouse.telemetry.declared import check_metric, declare_metric, declared_of, find_metric, is_held_out, ranked
 from cookhouse.telemetry.headline import Headline, choose_headline
-from cookhouse.telemetry.jsonl import JsonlSink, cut_metrics, is_metrics_row, metrics_at, read_metrics
+from cookhouse.telemetry.jsonl import (
+    JsonlSink,
+    cut_metrics,
+    metrics_at,
+    metrics_line,
+    metrics_row,
+    read_metrics,
+    strict_json,
+)
 from cookhouse.telemetry.logged import LoggedEvent, read_event
 from cookhouse.telemetry.logs import LogSink, log_file, logs_of
 from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric, as_float, number
@@ -77,12 +85,13 @@ __all__ = [
     "find_metric",
     "find_sink",
     "is_held_out",
-    "is_metrics_row",
     "last_step_of",
     "log_file",
     "logs_of",
     "make_console",
     "metrics_at",
+    "metrics_line",
+    "metrics_row",
     "note",
     "number",
     "ranked",
@@ -96,6 +105,7 @@ __all__ = [
     "split_values",
     "start_sink",
     "step_number",
+    "strict_json",
     "table",
     "tell",
     "wrapped",

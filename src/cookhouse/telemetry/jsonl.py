@@ -1,6 +1,8 @@
 """metrics.jsonl: one JSON object per step, and reading and cutting it for a resume."""
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -19,11 +21,32 @@ class JsonlSink:
 
     def write(self, record: Record) -> None:
         if isinstance(record, MetricsRow):
-            self._file.write(json.dumps({"step": record.step, **record.metrics}) + "\n")
+            self._file.write(metrics_line({"step": record.step, **record.metrics}))
             self._file.flush()
 
     def close(self) -> None:
         self._file.close()
+
+
+def metrics_line(row: Mapping[str, Any]) -> str:
+    """A row as a line of the file."""
+    return strict_json(row) + "\n"
+
+
+def strict_json(value: Any, **options: Any) -> str:
+    """Plain values as JSON. Numbers that it does not have, NaN and infinite ones, become null."""
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, **options)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -63,8 +86,20 @@ def _complete_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(line, _row(path, number, line)) for number, line in enumerate(lines, start=1) if line.endswith("\n")]
 
 
-def is_metrics_row(row: object) -> TypeGuard[dict[str, Any]]:
-    """Whether what a line of a metrics file holds is the metrics of a step."""
+def metrics_row(line: str | bytes) -> dict[str, Any] | None:
+    """The row that a line of a metrics file holds; what was no finite number is NaN. None: it is no row."""
+    try:
+        row: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return _with_nan(row) if _is_row(row) else None
+
+
+def _with_nan(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: math.nan if value is None else value for name, value in row.items()}
+
+
+def _is_row(row: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(row, dict) and isinstance(step := row.get("step"), int) and 0 <= step <= _MAX_STEP
 
 
@@ -75,6 +110,6 @@ def _row(path: Path, number: int, line: str) -> dict[str, Any]:
         raise InputError(
             f"{path}, line {number}, is not JSON ({error}); remove it, or choose another log_path"
         ) from error
-    if not is_metrics_row(row):
+    if not _is_row(row):
         raise InputError(f"{path}, line {number}, is not the metrics of a step; remove it, or choose another log_path")
-    return row
+    return _with_nan(row)

@@ -12,8 +12,8 @@ from cookhouse.errors import UnknownNameError
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import LOCK_FILE, METRICS_FILE
 from cookhouse.runs.reading.metrics import MetricsRows, read_rows
+from cookhouse.telemetry import strict_json
 from cookhouse.view.listing import Line, Listed, Listing, Wanted, line_of
-from cookhouse.view.pages import json_text
 from cookhouse.view.place import Place, Signature, signature_of
 from cookhouse.view.position import Position
 from cookhouse.view.watching import Watcher
@@ -31,7 +31,7 @@ _CLOCK_SLACK_NS: Final = 2_000_000_000
 def event(name: str, data: Any, position: object = "") -> bytes:
     """One event as it goes over the wire; `position` is its id."""
     told = f"id: {position}\n" if position else ""
-    return f"{told}event: {name}\ndata: {json_text(data)}\n\n".encode()
+    return f"{told}event: {name}\ndata: {strict_json(data)}\n\n".encode()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """Pages from templates, and the JSON beside them: what a page shows is what its address under /api answers."""
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -13,7 +11,7 @@ from starlette.routing import Route
 
 from cookhouse.report.page import escaping_environment
 from cookhouse.runs.history.facts import duration
-from cookhouse.telemetry import entries_from_json
+from cookhouse.telemetry import entries_from_json, strict_json
 
 NAVIGATION: Final = (
     ("Runs", "/"),
@@ -49,23 +47,7 @@ def page(template: str, *, status_code: int = 200, **values: Any) -> HTMLRespons
 
 def json_answer(value: Any) -> Response:
     """Plain values, as an address under /api answers."""
-    return Response(json_text(value), media_type="application/json")
-
-
-def json_text(value: Any) -> str:
-    """Plain values as JSON. Numbers that it does not have, such as NaN, become null."""
-    try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value), allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return Response(strict_json(value), media_type="application/json")
 
 
 def run_address(name: str, rest: str = "") -> str:

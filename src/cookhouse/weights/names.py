@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from cookhouse.assets import ADAPTER_RENDERER, adapter_folder
 from cookhouse.errors import InputError
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, check_artifact, names_registered_model
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile, named_by_run
@@ -109,7 +110,8 @@ class PeftWeights(Weights):
         return peft_path(self.folder)
 
     def origin(self, _among: Iterable[Path], /) -> Origin:
-        return Origin(base_model=adapted_model(self.folder))
+        is_ours = adapter_folder(self.name) is not None
+        return Origin(base_model=adapted_model(self.folder), renderer_name=ADAPTER_RENDERER if is_ours else None)
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,19 @@ def find_weights(name: str, registry: ModelRegistry | None = None) -> Weights:
     if names_registered_model(name):
         return RegisteredWeights(name, registry)
     return BaseModel(name)
+
+
+def is_same_renderer(one: str, other: str) -> bool:
+    """Whether two names of renderers mean one; that of a file is known by its last part, wherever it is named from."""
+    return Path(one).name == Path(other).name
+
+
+def other_format(setting: str, name: str, trained: str, written: str) -> InputError:
+    """The error of weights that were trained in another chat format than a run writes."""
+    return InputError(
+        f"{setting}={name} was trained in the chat format {trained}, and this run writes {written}, which it has not "
+        f"learned; set renderer_name={trained}, or force_renderer=true to go on in {written}"
+    )
 
 
 def _names_none(name: str) -> InputError:

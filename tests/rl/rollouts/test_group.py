@@ -265,8 +265,8 @@ async def test_a_group_goes_on_without_a_member_while_enough_are_left() -> None:
     [
         ({"reward": float("nan")}, "the reward nan"),
         ({"reward": float("inf")}, "the reward inf"),
-        ({"reward": None}, "must be real number"),
-        ({"metrics": {"correct": None}}, "must be a string or a real number"),
+        ({"reward": None}, "the reward None"),
+        ({"metrics": {"correct": None}}, "the metric 'correct' = None"),
         ({"next_observation": PICTURE}, "an observation holds an image, and rollouts are of text alone"),
     ],
 )

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from cookhouse.arguments import checked
+from cookhouse.copies import own_copy
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder
 from cookhouse.envs.prompting import Prompting
+from cookhouse.returned import refused
 from cookhouse.rl import Env, EnvFromMessageEnv, MessageEnv
+from cookhouse.rl.env.tags import checked_tag
 from cookhouse.settings import EnvironmentSettings, part_of
 
 P = TypeVar("P")
@@ -52,9 +55,17 @@ def message_environments(
     """Environments of messages: `make_env` makes a fresh one, used once, of a problem; `settings` are the run's.
 
     To be picklable, `make_env` has to be a class or a function of a module.
+
+    Raises:
+        InputError: the name is that of the metrics of all environments.
     """
-    return MessageEnvironments(settings=settings, make_env=make_env, train=train, test=test, name=name)
+    return MessageEnvironments(
+        settings=settings, make_env=make_env, train=own_copy(train), test=own_copy(test), name=checked_tag(name)
+    )
 
 
 def _tokens_env(make_env: Callable[[P], MessageEnv], problem: P, prompting: Prompting) -> Env:
-    return EnvFromMessageEnv(make_env(problem), prompting.renderer)
+    env: object = make_env(own_copy(problem))  # the environment may change it, and an epoch later another has it
+    if not hasattr(env, "initial_observation") or not hasattr(env, "step"):
+        raise refused(make_env, env, "it must return an environment, with async initial_observation and step")
+    return EnvFromMessageEnv(cast("MessageEnv", env), prompting.renderer)

@@ -1,14 +1,20 @@
 """Environments of messages, and what makes one an environment of tokens."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import tinker
 
+from cookhouse.blocking import watched
 from cookhouse.chat import Message, Renderer, Termination, TrainOnWhat, parse_messages
+from cookhouse.copies import own_copy
 from cookhouse.errors import InputError
+from cookhouse.returned import function_place, refused
 from cookhouse.rl.env.env import Closable, Metrics, StepResult
+from cookhouse.rl.env.own_metrics import beside_own
+from cookhouse.rl.env.returned_step import returned_step
 from cookhouse.rl.sampling.sampler import StopCondition
 from cookhouse.rl.trajectory import observed_tokens
 
@@ -55,8 +61,10 @@ class EnvFromMessageEnv:
         self._observation: list[int] = []
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
-        self._messages = await self._env.initial_observation()
-        prompt = self._renderer.build_generation_prompt(self._messages)
+        begin = self._env.initial_observation
+        self._messages = _kept(begin, await watched(begin))
+        with _said_by(begin):
+            prompt = self._renderer.build_generation_prompt(self._messages)
         self._observation = observed_tokens(prompt)
         return prompt, self._renderer.get_stop_sequences()
 
@@ -70,20 +78,24 @@ class EnvFromMessageEnv:
                 next_stop_condition=self._renderer.get_stop_sequences(),
                 metrics={"malformed": 1.0},
             )
-        result = await self._env.step(message)
-        if not result.episode_done:
-            self._observation = self._next_observation(message, list(action), termination, result.next_messages)
-            self._messages = result.next_messages
+        said = own_copy(message)  # the environment may keep the message, and change it
+        found = await watched(self._env.step, message)
+        step = returned_step(self._env.step, found, MessageStepResult)
+        if not step.episode_done:
+            messages = _kept(self._env.step, found.next_messages)
+            with _said_by(self._env.step):
+                self._observation = self._next_observation(said, list(action), termination, messages)
+            self._messages = messages
         return StepResult(
-            reward=result.reward,
-            episode_done=result.episode_done,
+            reward=step.reward,
+            episode_done=step.episode_done,
             next_observation=tinker.ModelInput.empty()
-            if result.episode_done
+            if step.episode_done
             else tinker.ModelInput.from_ints(self._observation),
             next_stop_condition=self._renderer.get_stop_sequences(),
-            metrics={**result.metrics, "malformed": 0.0},
-            logs=result.logs,
-            num_tool_calls=result.num_tool_calls,
+            metrics=beside_own(step.metrics, {"malformed": 0.0}),
+            logs=step.logs,
+            num_tool_calls=step.num_tool_calls,
         )
 
     async def close(self) -> None:
@@ -107,6 +119,22 @@ class EnvFromMessageEnv:
         if closed[-1:] != action[-1:] or rendered[: len(closed)] != closed:
             return rendered
         return self._observation + action + rendered[len(closed) :]
+
+
+def _kept(function: Callable[..., Any], messages: object) -> list[Message]:
+    """A copy of the conversation that a function of the environment's gave: the environment goes on with its own."""
+    is_list = isinstance(messages, Sequence) and all(isinstance(message, Mapping) for message in messages)
+    if not is_list or not messages:
+        raise refused(function, messages, "it must return the whole conversation, a list of messages", "the messages ")
+    return own_copy(list(cast("Sequence[Message]", messages)))
+
+
+@contextmanager
+def _said_by(function: Callable[..., Any]) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise error.at(f"the messages of {function_place(function)}") from error
 
 
 def _can_be_written(message: Message) -> bool:

@@ -3,10 +3,14 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from cookhouse.blocking import watched
 from cookhouse.chat import Message, ToolCall, UnparsedToolCall, with_tools
+from cookhouse.copies import own_copy
 from cookhouse.errors import InputError
+from cookhouse.returned import refused, returned_metrics, returned_reward
 from cookhouse.rl.env.env import Metrics
 from cookhouse.rl.env.message_env import MessageStepResult
+from cookhouse.rl.env.own_metrics import beside_own
 from cookhouse.rl.env.tools import Tool
 
 RewardFunction: TypeAlias = Callable[[Sequence[Message]], Awaitable[tuple[float, Metrics]]]
@@ -37,7 +41,7 @@ class ToolEnv:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise InputError(f"tools must have different names: {', '.join(sorted(tool.name for tool in tools))}")
-        self._messages = with_tools(messages, [tool.schema() for tool in tools])
+        self._messages = with_tools(own_copy(list(messages)), [tool.schema() for tool in tools])
         self._reward = reward
         self._max_calls = max_calls_per_message
 
@@ -49,10 +53,9 @@ class ToolEnv:
         calls = message.get("tool_calls", [])
         unparsed = message.get("unparsed_tool_calls", [])
         if not calls and not unparsed:
-            reward, metrics = await self._reward(list(self._messages))
-            return MessageStepResult(
-                reward=reward, episode_done=True, metrics={**metrics, "tool_calls": 0.0, "tool_errors": 0.0}
-            )
+            reward, metrics = self._rewarded(await watched(self._reward, own_copy(self._messages)))
+            counts = {"tool_calls": 0.0, "tool_errors": 0.0}
+            return MessageStepResult(reward=reward, episode_done=True, metrics=beside_own(metrics, counts))
         results = [await self._answer(index, call) for index, call in enumerate(calls)]
         results += [_unreadable(call) for call in unparsed]
         self._messages += results
@@ -64,6 +67,11 @@ class ToolEnv:
             metrics={"tool_calls": float(len(results)), "tool_errors": float(num_errors)},
             num_tool_calls=len(results),
         )
+
+    def _rewarded(self, found: object) -> tuple[float, Metrics]:
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise refused(self._reward, found, "it must return two things, a reward and a dict of metrics")
+        return returned_reward(self._reward, found[0]), returned_metrics(self._reward, found[1])
 
     async def _answer(self, index: int, call: ToolCall) -> Message:
         name, arguments = call["function"]["name"], call["function"]["arguments"]

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
+from cookhouse.blocking import watched_either
 from cookhouse.errors import InputError
 
 MAX_RESULT_CHARS = 16384
@@ -56,7 +57,7 @@ class Tool:
     async def _run(self, arguments: Mapping[str, Any] | str) -> Any:
         if isinstance(arguments, str):
             try:
-                arguments = json.loads(arguments or "{}")  # of no arguments, many models write nothing
+                arguments = json.loads(arguments or "{}")  # many models write nothing where a tool takes nothing
             except (ValueError, RecursionError) as error:
                 raise ToolError(f"the arguments of {self.name} are not JSON: {error}") from error
         if not isinstance(arguments, Mapping):
@@ -65,8 +66,7 @@ class Tool:
             checked = self._arguments.validate_python(ArgsKwargs((), dict(arguments)))
         except ValidationError as error:
             raise ToolError(f"the arguments of {self.name} do not fit: {_reasons(error)}") from error
-        result = self.function(**checked)
-        return await result if inspect.isawaitable(result) else result
+        return await watched_either(self.function, **checked)
 
 
 def tool(function: Callable[..., Any]) -> Tool:

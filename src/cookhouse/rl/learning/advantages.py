@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
-from cookhouse.rl.trajectory import TrajectoryGroup
+from cookhouse.rl.trajectory import TrajectoryGroup, differ
 from cookhouse.settings import AdvantageSettings
 
 logger = logging.getLogger(__name__)
@@ -132,8 +132,8 @@ ADVANTAGES: OpenSet[Advantages] = OpenSet(
 
 
 def rewards_differ(group: TrajectoryGroup) -> bool:
-    """Whether its trajectories have more total rewards than one."""
-    return len(set(group.get_total_rewards())) > 1
+    """Whether its trajectories have more total rewards than one, beyond rounding."""
+    return differ(group.get_total_rewards())
 
 
 def remove_constant_reward_groups(groups_P: Sequence[TrajectoryGroup]) -> list[TrajectoryGroup]:

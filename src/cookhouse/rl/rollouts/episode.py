@@ -2,15 +2,17 @@
 
 import asyncio
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import tinker
 
+from cookhouse.blocking import watched
 from cookhouse.errors import CookhouseError, InputError, ServiceError, where_raised
+from cookhouse.returned import refused
 from cookhouse.rl.env.env import Env, StepResult
+from cookhouse.rl.env.returned_step import ReturnedStep, returned_step
 from cookhouse.rl.sampling.sampler import GroupSampler, StopCondition, TokensWithLogprobs
 from cookhouse.rl.trajectory import Trajectory, Transition, observed_tokens
 from cookhouse.settings import RolloutLimits
@@ -96,12 +98,13 @@ async def play(
     for turn in itertools.count(1):
         with attributed_to("env"):
             with recording.active():
-                result = await env.step(action.tokens)
-            observed_tokens(result.next_observation)
-            transitions.append(_transition(observation, action, result, recording.drain()))
-        num_tool_calls += result.num_tool_calls
-        observation = result.next_observation
-        stop_reason = _stop_reason(result, limits, num_turns=turn, num_tool_calls=num_tool_calls)
+                result = await watched(env.step, list(action.tokens))
+            step = returned_step(env.step, result, StepResult)
+            transitions.append(_transition(observation, action, step, recording.drain()))
+            observation = kept_observation(env.step, result.next_observation)
+        num_tool_calls += step.num_tool_calls
+        left = tokens_left(observation, limits)
+        stop_reason = _stop_reason(step, left, limits, num_turns=turn, num_tool_calls=num_tool_calls)
         if stop_reason is not None:
             return Trajectory(transitions=transitions, final_observation=observation, stop_reason=stop_reason)
         [action] = await sample_actions(
@@ -109,39 +112,41 @@ async def play(
             observation,
             result.next_stop_condition,
             num_samples=1,
-            max_tokens=tokens_left(observation, limits),
+            max_tokens=left,
             seed=seed_of_turn(turn),
         )
     raise AssertionError("an endless count ended")
 
 
+def kept_observation(function: Callable[..., Any], observation: object) -> tinker.ModelInput:
+    """A copy of what an environment shows, whose own may grow. Raises `InputError` if it is no text."""
+    if not isinstance(observation, tinker.ModelInput):
+        raise refused(function, observation, "it must be a tinker.ModelInput", "the observation ")
+    observed_tokens(observation)
+    return observation.model_copy(deep=True)
+
+
 def _transition(
-    observation: tinker.ModelInput, action: TokensWithLogprobs, result: StepResult, entries: Sequence[Entry]
+    observation: tinker.ModelInput, action: TokensWithLogprobs, step: ReturnedStep, entries: Sequence[Entry]
 ) -> Transition:
     return Transition(
         observation=observation,
         action=action,
-        reward=finite(result.reward),
-        episode_done=result.episode_done,
-        metrics={name: float(value) for name, value in result.metrics.items()},
-        logs={name: str(text) for name, text in result.logs.items()},
+        reward=step.reward,
+        episode_done=step.episode_done,
+        metrics=step.metrics,
+        logs=step.logs,
         entries=entries,
     )
 
 
-def finite(reward: float) -> float:
-    """The reward. Raises `InputError` for NaN and infinity: they spoil the group, and the weights."""
-    if not math.isfinite(reward):
-        raise InputError(f"an environment gave the reward {reward}; it must be a finite number")
-    return float(reward)
-
-
-def _stop_reason(result: StepResult, limits: RolloutLimits, *, num_turns: int, num_tool_calls: int) -> str | None:
-    if result.episode_done:
+def _stop_reason(
+    step: ReturnedStep, left: int | None, limits: RolloutLimits, *, num_turns: int, num_tool_calls: int
+) -> str | None:
+    if step.episode_done:
         return "done"
     if limits.max_turns is not None and num_turns >= limits.max_turns:
         return "max_turns"
     if limits.max_tool_calls is not None and num_tool_calls > limits.max_tool_calls:
         return "max_tool_calls"
-    left = tokens_left(result.next_observation, limits)
     return "max_tokens" if left is not None and left < 1 else None

@@ -12,21 +12,25 @@ Legend: G members.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import tinker
 
+from cookhouse.blocking import watched
 from cookhouse.errors import InputError
+from cookhouse.returned import refused, returned_metrics, returned_reward
 from cookhouse.rl.env.env import CoupledBuilder, Env, EnvGroupBuilder, Metrics
+from cookhouse.rl.env.tags import checked_tags
 from cookhouse.rl.rollouts.closing import OpenEnvs
 from cookhouse.rl.rollouts.episode import (
     AttemptFailedError,
     attributed_to,
-    finite,
     first_tokens_left,
+    kept_observation,
     play,
     sample_actions,
 )
@@ -134,7 +138,7 @@ class _GroupRollout:
             trajectories_G=trajectories_G,
             group_rewards_G=[reward for reward, _ in rewards_G],
             group_metrics_G=[metrics for _, metrics in rewards_G],
-            tags=list(self._builder.logging_tags()),
+            tags=checked_tags(self._builder.logging_tags, self._builder.logging_tags()),
             version=self._version,
             failures=tuple(sorted(self._failures, key=lambda failure: (failure.member, failure.attempt))),
             seconds=seconds,
@@ -150,7 +154,8 @@ class _GroupRollout:
     async def _make_envs(self, attempt: int) -> Sequence[Env]:
         with attributed_to("env"):
             with self._recording.active():
-                envs_G = await self._builder.make_envs()
+                made = await watched(self._builder.make_envs)
+            envs_G = _envs(self._builder.make_envs, made)
             self._open.add(envs_G, attempt)
             if not envs_G or (self._size and len(envs_G) != self._size):
                 raise InputError(f"make_envs gave {len(envs_G)} environments; it must give {self._size or 'some'}")
@@ -180,7 +185,8 @@ class _GroupRollout:
         try:
             with attributed_to("env"):
                 with recording.active():
-                    observation, stop = await env.initial_observation()
+                    begun = await watched(env.initial_observation)
+                observation, stop = _begun(env.initial_observation, begun)
                 max_tokens = first_tokens_left(observation, self._limits)
         except AttemptFailedError as error:
             self._fail([member], attempt, error)
@@ -262,15 +268,36 @@ class _GroupRollout:
     ) -> Sequence[tuple[float, Metrics]]:
         try:
             with attributed_to("env"):
+                compute = self._builder.compute_group_rewards
                 with self._recording.active():
-                    rewards_G = await self._builder.compute_group_rewards(trajectories_G, envs_G)
-                if len(rewards_G) != len(trajectories_G):
-                    raise InputError(
-                        f"compute_group_rewards gave {len(rewards_G)} for {len(trajectories_G)} trajectories"
-                    )
-                return [(finite(reward), {name: float(value) for name, value in m.items()}) for reward, m in rewards_G]
+                    found = await watched(compute, trajectories_G, envs_G)
+                return _rewards(compute, found, len(trajectories_G))
         except AttemptFailedError as error:
             raise self._group_failed(error) from error.__cause__
+
+
+def _envs(make_envs: Callable[..., Any], made: object) -> list[Env]:
+    is_list = isinstance(made, Sequence) and all(hasattr(env, "initial_observation") for env in made)
+    if not is_list:
+        raise refused(make_envs, made, "it must return a list of environments, each with initial_observation and step")
+    return list(cast("Sequence[Env]", made))
+
+
+def _begun(initial_observation: Callable[..., Any], begun: object) -> tuple[tinker.ModelInput, StopCondition]:
+    if not isinstance(begun, tuple) or len(begun) != 2:
+        raise refused(initial_observation, begun, "it must return a tinker.ModelInput and where an action ends")
+    return kept_observation(initial_observation, begun[0]), copy(begun[1])
+
+
+def _rewards(compute: Callable[..., Any], found: object, count: int) -> list[tuple[float, Metrics]]:
+    """Of each trajectory. Raises `InputError` for what are none."""
+    wants = f"it must return {count} pairs, a reward and metrics for each trajectory"
+    if not isinstance(found, Sequence) or len(found) != count:
+        raise refused(compute, found, wants)
+    for pair in found:
+        if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+            raise refused(compute, pair, wants)
+    return [(returned_reward(compute, reward), returned_metrics(compute, metrics)) for reward, metrics in found]
 
 
 def _coupled(builder: EnvGroupBuilder, size: int) -> dict[int, frozenset[int]]:

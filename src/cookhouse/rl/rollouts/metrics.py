@@ -5,13 +5,25 @@ Legend: P groups, one for each problem.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from cookhouse.rl.env.own_metrics import own_name, plain_name
+from cookhouse.rl.env.tags import ALL
 from cookhouse.rl.rollouts.failures import GroupFailedError
-from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup
+from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup, differ
 
+_NAMES = frozenset(
+    {
+        *("reward/total", "reward/total_std", "frac_truncated", "turns_per_episode"),
+        *("ac_tokens_per_turn", "ob_tokens_per_turn"),
+        *("total_groups", "total_episodes", "total_turns", "total_ac_tokens"),
+    }
+)
+_ROOMS = ("stop/", "by_group/")
+_ENDS = ("_n", "_stderr", "_not_finite")
+"""Of figures that stand beside a mean."""
 _GOOD_REWARD = 0.5
 """A group whose rewards are all equal is all good from here on, and all bad below."""
 
@@ -29,16 +41,42 @@ def group_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
                                                          or all equal below
     stop/<reason>         share of trajectories that ended so
     frac_truncated        share of trajectories that a limit of tokens ended
-    <name>                mean of an environment's own metric over the steps and groups that reported it
+    <name>                mean of an environment's own metric over the steps and groups that reported a finite value
     <name>_n              number of such reports
+    <name>_not_finite     number of reports that were NaN or infinite, where there are some
     <mean>_stderr         standard error of reward/total or <name>, of independent groups; not of a single one
+
+    A metric of an environment's own that has one of these names is `own/<name>`.
     """
-    scopes = {"all": list(groups_P)}
+    scopes = {ALL: list(groups_P)}
+    names = own_names(groups_P)
     for tag in sorted({tag for group in groups_P for tag in group.tags}):
         tagged = [group for group in groups_P if tag in group.tags]
         if len(tagged) < len(groups_P):
             scopes[tag] = tagged
-    return {f"env/{scope}/{name}": value for scope, groups in scopes.items() for name, value in _scope(groups).items()}
+    return {
+        f"env/{scope}/{name}": value
+        for scope, groups in scopes.items()
+        for name, value in _scope(groups, names).items()
+    }
+
+
+def own_names(groups_P: Sequence[TrajectoryGroup]) -> dict[str, str]:
+    """What each metric of the environments' own is called beside the figures of the run."""
+    theirs = {name for group in groups_P for report in _reports(group) for name in report}
+    return {name: own_name(name) if _is_taken(plain_name(name), theirs) else name for name in sorted(theirs)}
+
+
+def not_finite(groups_P: Sequence[TrajectoryGroup]) -> Counter[str]:
+    """How many values of each metric of the environments' own are NaN or infinite."""
+    reports = [report for group in groups_P for report in _reports(group)]
+    return Counter(name for report in reports for name, value in report.items() if not math.isfinite(value))
+
+
+def _is_taken(name: str, theirs: Collection[str]) -> bool:
+    if name in _NAMES or name.startswith(_ROOMS):
+        return True
+    return any(name.endswith(end) and name.removesuffix(end) in {*theirs, "reward/total"} for end in _ENDS)
 
 
 def failure_metrics(groups_P: Sequence[TrajectoryGroup], lost: Sequence[GroupFailedError] = ()) -> dict[str, float]:
@@ -67,7 +105,7 @@ def _all_failures(groups_P: Sequence[TrajectoryGroup], lost: Sequence[GroupFaile
         yield from failures
 
 
-def _scope(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
+def _scope(groups_P: Sequence[TrajectoryGroup], names: Mapping[str, str]) -> dict[str, float]:
     trajectories = [trajectory for group in groups_P for trajectory in group.trajectories_G]
     if not trajectories:
         return {}
@@ -80,7 +118,7 @@ def _scope(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
         **_by_group(groups_P),
         **_stop_reasons(trajectories),
         "frac_truncated": sum(trajectory.is_truncated for trajectory in trajectories) / len(trajectories),
-        **_own_metrics(groups_P),
+        **_own_metrics(groups_P, names),
     }
 
 
@@ -109,7 +147,7 @@ def _by_group(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
 
 
 def _kind(rewards_G: Sequence[float]) -> str:
-    if len(set(rewards_G)) > 1:
+    if differ(rewards_G):
         return "mixed"
     return "all_good" if rewards_G[0] >= _GOOD_REWARD else "all_bad"
 
@@ -119,12 +157,17 @@ def _stop_reasons(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     return {f"stop/{reason}": count / len(trajectories) for reason, count in sorted(reasons.items())}
 
 
-def _own_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
+def _own_metrics(groups_P: Sequence[TrajectoryGroup], names: Mapping[str, str]) -> dict[str, float]:
     reports_P = [_reports(group) for group in groups_P]
     metrics: dict[str, float] = {}
     for name in sorted({name for reports in reports_P for report in reports for name in report}):
         values_P = [[report[name] for report in reports if name in report] for reports in reports_P]
-        metrics |= {**_mean(name, values_P), f"{name}_n": float(sum(map(len, values_P)))}
+        finite_P = [[value for value in values if math.isfinite(value)] for values in values_P]
+        count, left_out = sum(map(len, finite_P)), sum(map(len, values_P)) - sum(map(len, finite_P))
+        shown = names[name]
+        metrics |= {**(_mean(shown, finite_P) if count else {}), f"{shown}_n": float(count)}
+        if left_out:
+            metrics[f"{shown}_not_finite"] = float(left_out)
     return metrics
 
 

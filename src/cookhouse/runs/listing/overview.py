@@ -18,9 +18,9 @@ from cookhouse.telemetry import (
     Metric,
     as_float,
     choose_headline,
-    is_metrics_row,
     keys,
     last_step_of,
+    metrics_row,
     step_number,
 )
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile
@@ -180,11 +180,7 @@ class _Rows:
 
 
 def _row(line: bytes) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return row if is_metrics_row(row) else {}
+    return metrics_row(line) or {}
 
 
 def _steps(rows: _Rows, run: FoundRun, told: Mapping[str, Any]) -> tuple[int | None, int | None]:

@@ -1,6 +1,5 @@
 """What was measured on held-out data last, from the end of a metrics file; and of an evaluation that is on, so far."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from cookhouse.evals import Attempt, Estimate
 from cookhouse.runs.names import METRICS_FILE
 from cookhouse.runs.reading.attempts import AttemptIndex
 from cookhouse.runs.reading.ranges import read_before
-from cookhouse.telemetry import COMPANIONS, Metric, as_float, find_metric, is_held_out, is_metrics_row, ranked
+from cookhouse.telemetry import COMPANIONS, Metric, as_float, find_metric, is_held_out, metrics_row, ranked
 
 _END_BYTES: Final = 1 << 18
 
@@ -84,8 +83,4 @@ def _number(value: Any) -> float | None:
 
 
 def _row(line: bytes) -> Mapping[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return row if is_metrics_row(row) else None
+    return metrics_row(line)

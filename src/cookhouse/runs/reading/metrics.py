@@ -1,13 +1,12 @@
 """metrics.jsonl, read while it grows: rows from an offset on, and all of it as columns that take what is new."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cookhouse.report import MetricColumns
 from cookhouse.runs.reading.ranges import MAX_RANGE_BYTES, read_before, read_range
-from cookhouse.telemetry import is_metrics_row
+from cookhouse.telemetry import metrics_row
 
 MAX_ROWS = 200
 """Told at once at most."""
@@ -113,8 +112,4 @@ def _whole_lines(data: bytes) -> list[bytes]:
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return row if is_metrics_row(row) else None
+    return metrics_row(line)

@@ -1,6 +1,5 @@
 """The rows of metrics.jsonl around a step, found without reading the file whole."""
 
-import json
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from cookhouse.runs.reading.lines import Lines, read_bytes
 from cookhouse.runs.reading.ranges import MAX_RANGE_BYTES
-from cookhouse.telemetry import is_held_out, is_metrics_row
+from cookhouse.telemetry import is_held_out, metrics_row
 
 _ROWS_BEFORE = 120
 """Enough to tell what is usual."""
@@ -62,8 +61,4 @@ def _row(path: Path, lines: Lines, line: int) -> dict[str, Any] | None:
     start, end = lines.span(line)
     if end - start > MAX_RANGE_BYTES:  # longer than what the curves read
         return None
-    try:
-        row = json.loads(read_bytes(path, start, end))
-    except (ValueError, RecursionError):
-        return None
-    return dict(row) if is_metrics_row(row) else None
+    return metrics_row(read_bytes(path, start, end))

@@ -1,12 +1,12 @@
 """records.jsonl: everything that a run reports, one JSON object a line."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from cookhouse.telemetry.jsonl import strict_json
 from cookhouse.telemetry.record import Event, MetricsRow, Record
 
 RECORDS_FILE = "records.jsonl"
@@ -21,7 +21,7 @@ class RecordFileSink:
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, record: Record) -> None:
-        self._file.write(json.dumps({"time": time.time(), **_as_json(record)}) + "\n")
+        self._file.write(strict_json({"time": time.time(), **_as_json(record)}) + "\n")
         self._file.flush()
 
     def close(self) -> None:

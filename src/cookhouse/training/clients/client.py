@@ -202,6 +202,18 @@ class TinkerServiceClient(tinker.ServiceClient):
             return None
         return await asyncio.to_thread(served_sha256, self._address, self._key, path)
 
+    async def renderer_of(self, path: str) -> str | None:
+        """The chat format that the weights at a `tinker://` path were trained in, as the service was told; None: it was
+        not, or does not tell.
+        """
+        rest = await asyncio.to_thread(self._make_rest_client)
+        try:
+            run = await rest.get_training_run_by_tinker_path(path)
+        except tinker.TinkerError as error:
+            logger.info("the service does not tell how %s was trained: %s", path, error)
+            return None
+        return (run.user_metadata or {}).get("renderer_name")
+
     async def delete_checkpoint(self, path: str) -> None:
         rest = await asyncio.to_thread(self._make_rest_client)
         await rest.delete_checkpoint_from_tinker_path(path)

@@ -19,7 +19,7 @@ from cookhouse.errors import InputError, ServiceError
 from cookhouse.registry import ModelRegistry
 from cookhouse.settings import TrainingSettings
 from cookhouse.training.clients.client import Connect, ServiceClient, TrainingClient
-from cookhouse.weights.names import find_weights
+from cookhouse.weights.names import find_weights, is_same_renderer, other_format
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ async def open_session(connect: Connect, spec: SessionSpec) -> TrainingSession:
     with service_errors("opening a session"):
         service = await connect()
         try:
+            await _check_format(service, spec)
             # The SDK opens its session inside the first of these calls and blocks meanwhile: not on the event loop.
             pending = await _in_thread(partial(_submit_client, service, spec))
             context_tokens = await service.context_tokens(spec.settings.model_name)
@@ -78,6 +79,17 @@ async def open_session(connect: Connect, spec: SessionSpec) -> TrainingSession:
         except BaseException:
             await close_service(service, "errored", BROKEN_PATIENCE_SECONDS)
             raise
+
+
+async def _check_format(service: ServiceClient, spec: SessionSpec) -> None:
+    """Refuse weights to start from of another chat format, where only the service knows it."""
+    settings, ask = spec.settings, getattr(service, "renderer_of", None)
+    name = settings.load_checkpoint_path
+    if spec.resume_path is not None or name is None or settings.force_renderer or ask is None:
+        return
+    trained = await ask(find_weights(name, spec.registry).path("training"))
+    if trained is not None and not is_same_renderer(trained, settings.renderer_name):
+        raise other_format("load_checkpoint_path", name, trained, settings.renderer_name)
 
 
 def _submit_client(service: ServiceClient, spec: SessionSpec) -> Awaitable[TrainingClient]:

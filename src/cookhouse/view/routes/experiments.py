@@ -20,8 +20,9 @@ from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.listing.overview import RunOverview
 from cookhouse.runs.reading.sweeping import SweepReader, stamp_of, sweep_counts
 from cookhouse.runs.sweeps import RECIPE, SweepRecord, best_text, rung_states
+from cookhouse.telemetry import strict_json
 from cookhouse.view.changes import change_stream, position_of
-from cookhouse.view.pages import json_text, page, page_and_json, run_address
+from cookhouse.view.pages import page, page_and_json, run_address
 from cookhouse.view.paging import Paging
 from cookhouse.view.place import Place
 
@@ -101,7 +102,7 @@ def _show(request: Request) -> Response:
 
 
 def _answer(request: Request) -> Response:
-    return Response(json_text(_report(request, *_sweep(request))), media_type="application/json")
+    return Response(strict_json(_report(request, *_sweep(request))), media_type="application/json")
 
 
 async def _events(request: Request) -> StreamingResponse:

@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from cookhouse.errors import InputError
-from cookhouse.view.pages import json_text, page_and_json
+from cookhouse.telemetry import strict_json
+from cookhouse.view.pages import page_and_json
 from cookhouse.view.playground.answers import Event
 from cookhouse.view.playground.labels import LABELS
 from cookhouse.view.playground.question import MAX_CHARACTERS, MAX_TOKENS, Question, question_from
@@ -68,7 +69,7 @@ async def _label(request: Request) -> Response:
 async def _lines(events: AsyncGenerator[Event]) -> AsyncIterator[str]:
     async with aclosing(events):
         async for event in events:
-            yield f"{json_text(event)}\n"
+            yield f"{strict_json(event)}\n"
 
 
 async def _body(request: Request) -> object:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import chz
 
+from cookhouse.blocking import watched
 from cookhouse.chat import Renderer
 from cookhouse.envs import SecondModels
 from cookhouse.errors import CookhouseError, InputError
@@ -28,6 +29,7 @@ from cookhouse.evals.benchmarks.inline import BenchmarkEvaluator
 from cookhouse.files import file_errors, write_whole
 from cookhouse.naming import check_call, names_in
 from cookhouse.report import RecordedAnswer, noted_page
+from cookhouse.returned import returned_figures
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.settings import TrainingSettings
 from cookhouse.settings.defaults import has_default
@@ -58,11 +60,11 @@ class EvaluatorRun:
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
         if isinstance(self._evaluator, TrainingClientEvaluator):
-            return self._record(step, *await _measured(self._evaluator(client)))
+            return self._record(step, *await _measured(self._evaluator, client))
         return self._sample(step, self._evaluator, client.save_weights_and_get_sampling_client())
 
     async def _sample(self, step: int, evaluator: Any, snapshot: Awaitable[SamplingClient]) -> Values:
-        return await self._record(step, *await _measured(evaluator(await snapshot)))
+        return await self._record(step, *await _measured(evaluator, await snapshot))
 
     async def _record(self, step: int, found: MaybeMetrics, entries: Sequence[Entry]) -> Values:
         if entries and self._keep is not None:
@@ -70,11 +72,11 @@ class EvaluatorRun:
         return record_metrics(self._telemetry, step, found)
 
 
-async def _measured(measuring: Awaitable[MaybeMetrics]) -> tuple[MaybeMetrics, list[Entry]]:
-    """What an evaluator found, and what it noted."""
+async def _measured(evaluator: Callable[..., Any], client: Any) -> tuple[MaybeMetrics, list[Entry]]:
+    """What an evaluator found, and what it noted. Raises `InputError` for figures that are none."""
     recording = Recording()
     with recording.active():
-        found = await measuring
+        found = returned_figures(evaluator, await watched(evaluator, client))
     return found, recording.drain()
 
 

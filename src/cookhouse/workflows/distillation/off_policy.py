@@ -27,7 +27,7 @@ from cookhouse.workflows.base.rows import kept_tokens, recorded_sources, sources
 from cookhouse.workflows.base.run import open_run, set_steps
 from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
 from cookhouse.workflows.base.summary import settings_notes
-from cookhouse.workflows.base.tokenizer import load_renderer
+from cookhouse.workflows.base.tokenizer import format_notes, load_renderer
 from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch, QuestionDataset, TeacherTargets
 from cookhouse.workflows.distillation.evaluation import StudentEvaluation, expected_answers
@@ -67,13 +67,14 @@ async def load_dataset(state: OffPolicyState) -> None:
 
 @stage(
     doing="loading the tokenizer",
-    reads=("config",),
-    writes=("renderer", "teacher_renderer", "reader"),
+    reads=("config", "notes"),
+    writes=("renderer", "teacher_renderer", "reader", "notes"),
     uses=("registry",),
 )
 async def init_tokenizer(state: OffPolicyState) -> None:
     """Load the tokenizer, and both renderers over it; and see that the teacher goes with the student."""
     config = state.config
+    state.notes += format_notes(config)
     state.renderer = await load_renderer(config, config.renderer_name)
     other = config.teacher_renderer
     state.teacher_renderer = state.renderer if other is None else await load_renderer(config, other)

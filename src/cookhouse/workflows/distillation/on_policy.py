@@ -10,7 +10,7 @@ from cookhouse.envs import environment_tag
 from cookhouse.errors import InputError
 from cookhouse.naming import names_in
 from cookhouse.registry import Descent
-from cookhouse.rl import GroupSampler, failure_metrics, group_metrics
+from cookhouse.rl import GroupSampler
 from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE
 from cookhouse.settings import OnPolicyDistillationSettings
 from cookhouse.telemetry import events
@@ -136,7 +136,7 @@ async def _teacher_results(state: OnPolicyState, path: Path) -> TeacherRecord:
             f"others; the first: {lost[0]}"
         )
         state.telemetry.event(events.RUN_WARNING, text=text)
-    found = {**group_metrics(groups), **failure_metrics(groups, lost)}
+    found = state.rollout_pages.measured(groups, lost)
     metrics = {f"teacher/{name}": value for name, value in found.items()}
     record = TeacherRecord(metrics=metrics, answers=state.rollout_pages.answers(groups))
     write_teacher_record(path, record)

@@ -1,18 +1,15 @@
-"""The reference of a run: settled at its start, written down, and the same after a resume."""
+"""How the reference of a run over pairs is asked."""
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Protocol
 
-from cookhouse.errors import InputError
-from cookhouse.files import file_errors, write_whole
+from cookhouse.files import file_errors
 from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs import RunFolder
-from cookhouse.runs.names import REFERENCE_FILE, REFERENCE_LOGPROBS_FILE
+from cookhouse.runs.names import REFERENCE_LOGPROBS_FILE
 from cookhouse.training import PairLossOffer, TrainingSession, service_errors
-from cookhouse.weights.names import find_weights
+from cookhouse.workflows.base.reference_place import reference_place
 from cookhouse.workflows.base.second_model import sampler_at
 from cookhouse.workflows.preference.reference import (
     AnswerSums,
@@ -55,10 +52,9 @@ async def open_reference(
 ) -> Reference:
     """The reference that the loss needs, at the service; `offer` where that computes the loss.
 
-    That is `reference_model`, or what the run began with: the base model or, where it began with other weights, a copy
-    of them that is the run's own, so that it does not matter what becomes of the original. A resumed run goes on with
-    what its folder names. Weights that can be trained at the service are asked by `forward`, a batch at a time; others,
-    and those of runs that train all weights, which would need memory for a second one, are asked as a sampler is.
+    That is `reference_model`, or what the run began with (`reference_place`). Weights that can be trained at the
+    service are asked by `forward`, a batch at a time; others, and those of runs that train all weights, which would
+    need memory for a second one, are asked as a sampler is.
 
     Raises:
         InputError: the service does not have these weights, or the folder does not say which they are.
@@ -67,14 +63,17 @@ async def open_reference(
     if not PAIR_LOSSES.find(config.pair_loss).needs_reference:
         return NoReference()
     cache = folder.path / REFERENCE_LOGPROBS_FILE
-    record = folder.path / REFERENCE_FILE
+    place = await reference_place(
+        config,
+        session,
+        folder,
+        registry,
+        named=config.reference_model,
+        purpose="training" if config.lora_rank else "sampling",
+    )
     if folder.resume is None:
-        place = await _settle(config, session, registry)
         with file_errors(cache):
             cache.unlink(missing_ok=True)
-        write_whole(record, json.dumps(dict(place)) + "\n")
-    else:
-        place = _recorded(record)
     ask = await _asked(config, session, place, offer)
     return ServiceReference(ask, cache if config.cache_reference else None)
 
@@ -91,28 +90,3 @@ async def _asked(
         if config.lora_rank and _STATE in path:
             return sums_by_forward(await service.create_training_client_from_state(path), offer)
     return sums_by_sampler((await sampler_at(service, place)).compute_logprobs)
-
-
-async def _settle(
-    config: ReferencedSettings, session: TrainingSession, registry: ModelRegistry | None
-) -> Mapping[str, str]:
-    if config.reference_model is not None:
-        return find_weights(config.reference_model, registry).place("training" if config.lora_rank else "sampling")
-    if config.load_checkpoint_path is None:
-        return {"base_model": config.model_name}
-    with service_errors("saving the reference"):
-        if config.lora_rank:
-            return {"model_path": (await session.client.save_state("reference")).path}
-        return {"model_path": (await session.client.save_weights_for_sampler("reference")).path}
-
-
-def _recorded(record: Path) -> Mapping[str, str]:
-    try:
-        place = json.loads(record.read_text(encoding="utf-8"))
-        if set(place) not in ({"model_path"}, {"base_model"}) or not all(isinstance(x, str) for x in place.values()):
-            raise ValueError("it names neither a base_model nor a model_path")
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(
-            f"{record} does not say what the reference of this run is ({error}); start a new run in another log_path"
-        ) from error
-    return {str(name): str(value) for name, value in place.items()}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from cookhouse.runs import Figure, RunResult
 from cookhouse.telemetry import keys, read_metrics
+from cookhouse.workflows.base.reference_place import reference_in_words
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
 from cookhouse.workflows.preference.state import PreferenceState
 
@@ -54,8 +55,7 @@ def facts(state: PreferenceState) -> dict[str, str]:
     if state.counts.num_sampled is not None:
         num_cut, about = num_cut * num_pairs // len(pairs), "about "
         held_out += f" (estimated from {state.counts.num_sampled:,} of {state.counts.num_rows:,} rows)"
-    began = config.load_checkpoint_path or config.model_name
-    reference = config.reference_model or f"{began}, as the run begins with it"
+    reference = reference_in_words(config, config.reference_model)
     return {
         "model": model_fact(config.model_name),
         "tokenizer": config.model_name,

@@ -1,17 +1,10 @@
 """Held-out problems, attempted by the weights at one point of a run."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from cookhouse.rl import (
-    EnvGroupBuilder,
-    GroupFailedError,
-    GroupSampler,
-    TrajectoryGroup,
-    failure_metrics,
-    group_metrics,
-)
+from cookhouse.rl import EnvGroupBuilder, GroupFailedError, GroupSampler, TrajectoryGroup
 from cookhouse.settings import RolloutTrainingSettings
 from cookhouse.telemetry import Telemetry, Values
 from cookhouse.training import SamplingClient, TrainingClient
@@ -33,12 +26,14 @@ class RolloutEvaluation:
         rollout: Rollout,
         settings: RolloutTrainingSettings,
         telemetry: Telemetry,
+        measure: Callable[[Sequence[TrajectoryGroup], Sequence[GroupFailedError]], Mapping[str, float]],
         keep: Callable[[int, Sequence[TrajectoryGroup]], None],
     ) -> None:
         self._builders = builders
         self._rollout = rollout
         self._settings = settings
         self._telemetry = telemetry
+        self._measure = measure
         self._keep = keep
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
@@ -52,7 +47,7 @@ class RolloutEvaluation:
         groups, lost = await attempt_all(
             self._builders, self._rollout, lambda _: sampler, max_concurrent=settings.max_concurrent_groups
         )
-        found = {**group_metrics(groups), **failure_metrics(groups, lost)}
+        found = self._measure(groups, lost)
         self._keep(step, groups)
         return record_metrics(self._telemetry, step, found)
 

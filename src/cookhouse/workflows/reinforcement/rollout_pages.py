@@ -1,12 +1,14 @@
 """What rollouts leave behind: metrics, pages to read, and one attempt now and then for whoever watches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cookhouse.files import file_errors, write_whole
 from cookhouse.report import RecordedAnswer, rollouts_page
-from cookhouse.rl import TrajectoryGroup, Transition, failure_metrics, group_metrics, group_to_json
+from cookhouse.rl import GroupFailedError, TrajectoryGroup, Transition, failure_metrics, group_metrics, group_to_json
+from cookhouse.rl.env.own_metrics import own_name
+from cookhouse.rl.rollouts.metrics import not_finite, own_names
 from cookhouse.telemetry import Telemetry, after_step, events, step_number
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
 
@@ -19,6 +21,36 @@ class RolloutPages:
         self._tokenizer = tokenizer
         self._telemetry = telemetry
         self._num_resampled = 0
+        self._told: set[str] = set()
+
+    def measured(
+        self, groups: Sequence[TrajectoryGroup], lost: Sequence[GroupFailedError], *, step: int | None = None
+    ) -> dict[str, float]:
+        """Metrics of groups that came back, and of those that did not; a metric of an environment's own that is not
+        shown as it is, is told of once.
+        """
+        renamed = [name for name, shown in own_names(groups).items() if name != shown]
+        self._tell(
+            "name",
+            renamed,
+            "an environment has metrics that are called as figures of the run are, which stay what they are; its own "
+            f"are beside them as {own_name('NAME')}: {{names}}; call them differently",
+            step,
+        )
+        self._tell(
+            "number",
+            not_finite(groups),
+            "metrics of an environment were NaN or infinite; such values are left out of their means, and counted as "
+            "NAME_not_finite: {names}",
+            step,
+        )
+        return {**group_metrics(groups), **failure_metrics(groups, lost)}
+
+    def _tell(self, kind: str, names: Iterable[str], text: str, step: int | None) -> None:
+        new = {name: f"{kind} {name}" for name in sorted(names) if f"{kind} {name}" not in self._told}
+        if new:
+            self._told |= set(new.values())
+            self._telemetry.event(events.RUN_WARNING, step=step, text=text.format(names=", ".join(new)))
 
     def __call__(self, pool: RolloutPool, step: int, finished: Sequence[FinishedGroup]) -> Mapping[str, float]:
         """Metrics of a step's groups; those that failed are counted.
@@ -30,8 +62,7 @@ class RolloutPages:
         lost = [each.error for each in finished if each.error is not None]
         lags = [step - group.version for group in groups]
         metrics = {
-            **group_metrics(groups),
-            **failure_metrics(groups, lost),
+            **self.measured(groups, lost, step=step),
             "rollouts/groups_resampled": float(pool.num_resampled - self._num_resampled),
         }
         if groups:

@@ -127,6 +127,7 @@ async def open_rollouts(state: RolloutState) -> None:
             rollout=rollout_of(state),
             settings=config,
             telemetry=state.telemetry,
+            measure=state.rollout_pages.measured,
             keep=partial(_keep_evaluation, state),
         )
         cadence = Cadence(every=config.eval_every, at_start=config.eval_at_start)

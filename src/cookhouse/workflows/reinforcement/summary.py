@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from cookhouse.runs import Figure, RunResult
+from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import keys, read_metrics
+from cookhouse.workflows.base.reference_place import reference_in_words
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
 from cookhouse.workflows.reinforcement.state import ReinforcementState, RolloutState
 
@@ -83,7 +85,14 @@ def facts(state: ReinforcementState) -> dict[str, str]:
     """What would be trained: groups, steps, the loss, and the adapter."""
     lag = state.config.max_steps_off_policy
     rollouts = f"up to {lag} steps old" if lag else "of the present weights"
-    return rollout_facts(state, loss=state.config.loss_fn, rollouts=rollouts)
+    return {**rollout_facts(state, loss=state.config.loss_fn, rollouts=rollouts), **reference_facts(state.config)}
+
+
+def reference_facts(config: ReinforcementSettings) -> dict[str, str]:
+    """What divergence is measured from, where it is."""
+    if not (config.kl_coef or config.compute_kl):
+        return {}
+    return {"reference": reference_in_words(config, config.kl_reference)}
 
 
 def rollout_facts(state: RolloutState, *, loss: str, rollouts: str = "of the present weights") -> dict[str, str]:

@@ -18,8 +18,9 @@ from cookhouse.training import (
 )
 from cookhouse.workflows.base.estimate import with_estimate
 from cookhouse.workflows.base.evaluation import init_evaluators
+from cookhouse.workflows.base.reference_place import reference_place
 from cookhouse.workflows.base.run import open_run
-from cookhouse.workflows.base.second_model import open_sampler
+from cookhouse.workflows.base.second_model import sampler_at
 from cookhouse.workflows.base.slots import keep_slot, objective_slot
 from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
@@ -85,9 +86,11 @@ async def init_session(state: ReinforcementState) -> None:
         )
     state.reference = None
     if config.kl_coef or config.compute_kl:
-        reference_model = config.kl_reference or config.model_name
-        sampler = await open_sampler(state.session.service, reference_model, state.context.adapters.registry)
-        state.reference = sampler.compute_logprobs
+        session, registry = state.session, state.context.adapters.registry
+        place = await reference_place(
+            config, session, state.folder, registry, named=config.kl_reference, purpose="sampling"
+        )
+        state.reference = (await sampler_at(session.service, place)).compute_logprobs
     await rollouts.open_rollouts(state)
 
 

@@ -14,6 +14,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.wire.openai.choice import ChatChoice, message_of
 from cookhouse.server.wire.openai.errors import FieldError
 from cookhouse.server.wire.openai.fields import MAX_SHOWN, SamplingFields, TopLogprobs, usage
+from cookhouse.server.wire.openai.given import given_message
 from cookhouse.server.wire.openai.logprobs import chat_logprobs
 from cookhouse.server.wire.openai.not_offered import CHAT_NOT_OFFERED, NotOffered
 from cookhouse.server.wire.openai.texts import TokenTexts
@@ -95,9 +96,8 @@ class ChatRequest(SamplingFields):
             FieldError: one of them cannot be used.
         """
         tools = check_tools(self.tools or [])
-        given = [{**one, "role": "system"} if one.get("role") == "developer" else one for one in self.messages]
         try:
-            messages = parse_messages(given)
+            messages = parse_messages([given_message(one) for one in self.messages])
         except InputError as error:
             raise FieldError("messages", str(error)) from error
         for index, message in enumerate(messages):

@@ -40,7 +40,13 @@ class ChatChoice:
         if sequence.is_stopped and self.texts.is_special(tokens[-1]):
             del scored[-1]
         self.scored += scored
-        return self._said(self.stream.feed(tokens))
+        return [delta for piece in self._pieces(tokens) for delta in self._said(self.stream.feed(piece))]
+
+    def _pieces(self, tokens: list[int]) -> list[list[int]]:
+        """The tokens that a stop may be spelled by one at a time: what came before it, a call too, was said."""
+        longest = max((len(stop.encode()) for stop in self.stops), default=0)
+        first = max(len(tokens) - longest, 0)
+        return [tokens[:first], *([token] for token in tokens[first:])]
 
     def next_tokens(self) -> list[int]:
         """The tokens since it was last asked, the one that stops included."""

@@ -11,8 +11,8 @@ from starlette.routing import Route
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import EVALUATIONS_FOLDER
-from cookhouse.telemetry import Entry, after_step, entries_from_json
-from cookhouse.view.pages import json_text, page
+from cookhouse.telemetry import Entry, after_step, entries_from_json, strict_json
+from cookhouse.view.pages import page
 from cookhouse.view.paging import Paging
 
 _MAX_BYTES: Final = 1 << 23
@@ -56,7 +56,7 @@ def _show(request: Request) -> Response:
 
 def _answer(request: Request) -> Response:
     told, _, plain = _told(request)
-    return Response(json_text({**told, "entries": plain}), media_type="application/json")
+    return Response(strict_json({**told, "entries": plain}), media_type="application/json")
 
 
 ROUTES = [Route("/evaluations/notes", _show), Route("/api/evaluations/notes", _answer)]
