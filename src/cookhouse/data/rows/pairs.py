@@ -143,7 +143,7 @@ def comparison_from_row(row: object, source: str) -> ComparisonRow:
             left_out=pair.left_out,
         )
 
-    def parse(fields: Mapping[str, Any], _: RowReader) -> ComparisonRow:
+    def parse(fields: Mapping[str, Any], outer: RowReader) -> ComparisonRow:
         nested = fields.get("comparison")
         within = {name.lower(): value for name, value in (nested if isinstance(nested, Mapping) else fields).items()}
         within = {**{name: fields[name] for name in BESIDE if name in fields}, **within}
@@ -156,6 +156,7 @@ def comparison_from_row(row: object, source: str) -> ComparisonRow:
         if not asked:
             raise InputError(f"a comparison needs a prompt; this row has {_names(within)}")
         first, second = (said_in(reader, name, "assistant") for name in ("completion_a", "completion_b"))
+        outer.used |= reader.used
         used = (*_PROMPTS, "completion_A", "completion_B", "label", "comparison")
         return ComparisonRow(
             prompt=reader.opened(asked),
