@@ -28,11 +28,11 @@ CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
         ([{"role": "assistant", "content": "", "tool_calls": [{"name": "f"}]}], "a tool call must look like"),
         ([{"role": "assistant", "content": "", "tool_calls": CALL}], "tool_calls must be a list, not an object"),
         ([{"role": "user", "content": "x", "trainable": 1}], "trainable must be true or false, not a number"),
-        ([{"role": "assistant", "content": "x", "weight": 0}], "weight is not read; use `trainable`"),
+        ([{"role": "assistant", "content": "x", "weight": 0.5}], "weight must be 0, which leaves the message out"),
         ([{"role": "user", "content": "x", "thinking": "y"}], "thinking belongs on a message of role assistant"),
         (
             [{"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}], "reasoning": "y"}],
-            "give reasoning either under a key of the message or as a thinking part, not both",
+            "reasoning and its thinking parts differ; keep the one that is to be trained on",
         ),
         ([{"role": "assistant", "content": "x", "thinking": True}], "thinking must be a string, not a boolean"),
         ([{"role": "user", "content": "\ud800 x"}], "half a surrogate pair (\\ud800) at 0"),
@@ -76,9 +76,7 @@ def test_reasoning_given_twice_is_one_and_the_same() -> None:
         parse_messages([{"role": "assistant", "content": "4", "reasoning_content": "2+2", "thinking": "hm"}])
 
 
-@pytest.mark.parametrize(
-    "key", ["weight", "function_call", "reasoning_details", "refusal", "image", "images", "videos", "audio"]
-)
+@pytest.mark.parametrize("key", ["function_call", "reasoning_details", "refusal", "image", "images", "videos", "audio"])
 def test_a_key_with_a_meaning_that_is_not_read_is_refused(key: str) -> None:
     with pytest.raises(InputError, match=f"message 1: {key} is not read; "):
         parse_messages([{"role": "assistant", "content": "x", key: ["y"]}])

@@ -128,7 +128,7 @@ def test_no_text_can_become_a_mark(name: str, role: str, texts: list[str]) -> No
 def test_an_answer_of_any_text_is_read_as_it_was_written(name: str, texts: list[str]) -> None:
     renderer = renderer_of(name)
     messages = make_conversation(1, ())
-    messages[-1]["content"] = "x" + "".join(texts)
+    messages[-1]["content"] = "x<think>" + "".join(texts)  # so that a closing tag is text, and ends no reasoning
     response = renderer.build_response(messages)
     message, termination = renderer.parse_response(response)
     assert termination == Termination.STOP_SEQUENCE

@@ -44,3 +44,21 @@ def test_trainable_in_another_mode_is_refused_rather_than_ignored() -> None:
     messages: list[Message] = [{"role": "user", "content": "x", "trainable": True}]
     with pytest.raises(InputError, match=r"message 1 carries trainable.*use train_on_what=customized"):
         trained_messages(messages, TrainOnWhat.ALL_MESSAGES)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in TrainOnWhat if mode is not TrainOnWhat.CUSTOMIZED])
+def test_an_answer_of_weight_0_is_left_out_of_every_mode_and_1_changes_nothing(mode: TrainOnWhat) -> None:
+    """Would catch answers that a file marks as bad and that are trained on."""
+    asked: Message = {"role": "user", "content": "x"}
+    answer: Message = {"role": "assistant", "content": "y"}
+    zero: Message = {**answer, "weight": 0}
+    before = trained_messages([asked, answer, asked, answer], mode)
+    assert trained_messages([asked, {**answer, "weight": 1}, asked, answer], mode) == before
+    assert trained_messages([asked, zero, asked, answer], mode) == [*before[:1], False, *before[2:]]
+    assert trained_messages([asked, answer, asked, zero], mode) == [*before[:3], False]
+
+
+def test_customized_refuses_a_weight_that_says_otherwise() -> None:
+    both: Message = {"role": "assistant", "content": "y", "weight": 0, "trainable": True}
+    with pytest.raises(InputError, match="message 1 has weight 0 and trainable true"):
+        trained_messages([both], TrainOnWhat.CUSTOMIZED)

@@ -65,7 +65,7 @@ def test_calls_of_functions_and_what_came_of_them() -> None:
         ([{"from": "humn", "value": "q"}], "message 1: unknown speaker 'humn'; did you mean human?"),
         ([{"from": "human"}], "message 1: a turn needs from and value"),
         ([{"from": "human", "value": 3}], "message 1: content must be a string or a list of parts, not a number"),
-        ([{"from": "gpt", "value": "a", "weight": 0.5}], "message 1: weight is not read; use `trainable`"),
+        ([{"from": "gpt", "value": "a", "weight": 0.5}], "message 1: weight must be 0, which leaves"),
         ([{"from": "function_call", "value": "look"}], "message 1: a function_call must be JSON"),
         ([{"from": "function_call", "value": '{"x": 1}'}], "message 1: a function_call must be JSON"),
         ("[{", "conversations is text but not JSON"),

@@ -24,6 +24,7 @@ from cookhouse.chat.messages import (
     turn_text,
     with_tools,
 )
+from cookhouse.chat.reasoning import begins_inside, is_left_open
 from cookhouse.chat.registry import RENDERERS, get_renderer, is_built_in, register_renderer, supported_renderers
 from cookhouse.chat.renderer import (
     MessageLayout,
@@ -69,11 +70,13 @@ __all__ = [
     "ToolTextRenderer",
     "TrainOnWhat",
     "UnparsedToolCall",
+    "begins_inside",
     "get_renderer",
     "in_other_order",
     "is_a_name",
     "is_built_in",
     "is_empty",
+    "is_left_open",
     "parse_messages",
     "register_renderer",
     "shown_text",

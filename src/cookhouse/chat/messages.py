@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from cookhouse.chat.images import data_url
+from cookhouse.chat.reasoning import begins_inside, one_reasoning, split_tags
 from cookhouse.errors import InputError, UnknownNameError
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -64,17 +65,17 @@ class Message(TypedDict):
     name: NotRequired[str]
     tools: NotRequired[list[dict[str, Any]]]
     trainable: NotRequired[bool]
+    weight: NotRequired[int]
+    """Of an answer: 0 leaves it out of the loss."""
 
 
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 """What other tools call the reasoning of an assistant's message: read as a thinking part before its text."""
+_PARTS, _TAGS = "its thinking parts", "what stands in think tags"
 MEDIA_KEYS = ("image", "images", "video", "videos", "audio", "audios")
-
-_THINK, _END_THINK = "<think>", "</think>"
 
 # Read by other tools with a meaning that would be lost here, so refused rather than ignored.
 _REFUSED_KEYS = {
-    "weight": "use `trainable` on every message with train_on_what=customized",
     "function_call": "use `tool_calls`",
     "reasoning_details": "give its text as `reasoning`",
     "refusal": "give its text as `content`",
@@ -86,6 +87,7 @@ _ONLY_ON: dict[str, Role] = {
     **dict.fromkeys(REASONING_KEYS, "assistant"),
     "tool_call_id": "tool",
     "tools": "system",
+    "weight": "assistant",
 }
 
 
@@ -199,16 +201,14 @@ def thinking_of(message: Message) -> str:
 def split_thinking(message: Message) -> tuple[str | None, str]:
     """The reasoning of an assistant's message, None if it says nothing of any, and its text.
 
-    A string that opens with `<think>…</think>` says it so. An empty block, or an empty thinking part, is reasoning too:
+    A string says it by tags, as `split_tags` reads them. An empty block, or an empty thinking part, is reasoning too:
     that there was none.
     """
     content = message["content"]
+    if message["role"] != "assistant":
+        return None, text_of(message)
     if isinstance(content, str):
-        opened = content.lstrip()
-        if not opened.startswith(_THINK) or _END_THINK not in opened:
-            return None, content
-        thinking, _, text = opened.removeprefix(_THINK).partition(_END_THINK)
-        return thinking, text
+        return split_tags(content)
     is_said = any(part["type"] == "thinking" for part in content)
     return thinking_of(message) if is_said else None, text_of(message)
 
@@ -251,34 +251,56 @@ def _parse_message(value: object) -> Message:
         message["tool_call_id"] = _text(value, "tool_call_id")
     if value.get("name") is not None:
         message["name"] = _text(value, "name")
-    if "trainable" in value:
+    if value.get("trainable") is not None:
         if not isinstance(value["trainable"], bool):
             raise InputError(f"trainable must be true or false, not {_kind(value['trainable'])}")
         message["trainable"] = value["trainable"]
+    if value.get("weight") is not None:
+        message["weight"] = _parse_weight(value["weight"])
     return message
+
+
+def _parse_weight(weight: object) -> int:
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or weight not in (0, 1):
+        raise InputError(f"weight must be 0, which leaves the message out of the loss, or 1, not {weight!r}")
+    return int(weight)
 
 
 def _parse_content(value: Mapping[str, object], role: Role) -> str | list[Part]:
     content = value.get("content")
     if content is None and (value.get("tool_calls") or value.get("unparsed_tool_calls") or value.get("tools")):
         content = ""
-    reasoning = _parse_reasoning(value)
     if isinstance(content, str):
         _check_text(content)
-        return [*reasoning, {"type": "text", "text": content}] if reasoning else content
-    if not isinstance(content, list):
+        parts: list[Part] = [{"type": "text", "text": content}]
+    elif isinstance(content, list):
+        parts = [_parse_part(part, role) for part in content]
+    else:
         raise InputError(f"content must be a string or a list of parts, not {_kind(content)}")
-    parts = [_parse_part(part, role) for part in content]
-    if reasoning and any(part["type"] == "thinking" for part in parts):
-        raise InputError("give reasoning either under a key of the message or as a thinking part, not both")
-    return [*reasoning, *parts]
+    if role == "assistant":
+        return _with_one_reasoning(value, parts, content)
+    return content if isinstance(content, str) else parts
 
 
-def _parse_reasoning(value: Mapping[str, object]) -> list[Part]:
-    found = {key: _text(value, key) for key in REASONING_KEYS if value.get(key)}
-    if len(set(found.values())) > 1:
-        raise InputError(f"{' and '.join(found)} differ; keep the one that is to be trained on")
-    return [{"type": "thinking", "thinking": text} for text in [*found.values()][:1]]
+def _with_one_reasoning(
+    value: Mapping[str, object], parts: list[Part], content: str | list[object]
+) -> str | list[Part]:
+    """What an assistant's message says, its reasoning once, in whichever of its spellings it stands."""
+    said = {key: _text(value, key) for key in REASONING_KEYS if value.get(key) == "" or not is_empty(value.get(key))}
+    if any(part["type"] == "thinking" for part in parts):
+        said[_PARTS] = "".join(part["thinking"] for part in parts if part["type"] == "thinking")
+    text = "".join(part["text"] for part in parts if part["type"] == "text")
+    in_tags, rest = split_tags(text)
+    if not said:
+        return text if in_tags is not None or isinstance(content, str) else parts
+    reasoning = one_reasoning(said)
+    if in_tags is not None and (not in_tags.strip() or reasoning.strip() in ("", in_tags.strip())):
+        reasoning, parts = one_reasoning({**said, _TAGS: in_tags}), [{"type": "text", "text": rest.lstrip("\n")}]
+    elif in_tags is not None and not begins_inside(text) and {*said} != {_PARTS}:
+        one_reasoning({**said, _TAGS: in_tags})
+    elif {*said} == {_PARTS}:
+        return parts
+    return [{"type": "thinking", "thinking": reasoning}, *(part for part in parts if part["type"] == "text")]
 
 
 def _parse_part(part: object, role: Role) -> Part:

@@ -19,15 +19,27 @@ class TrainOnWhat(StrEnum):
     """All messages and their headers; only a beginning-of-sequence token is not trained."""
     ALL_USER_AND_SYSTEM_MESSAGES = "all_user_and_system_messages"
     CUSTOMIZED = "customized"
-    """Messages whose `trainable` is true; every message must say, and in no other mode may one."""
+    """Messages whose `trainable` is true; every message must say, and in no other mode may one. In all other modes an
+    answer whose `weight` is 0 is left out."""
 
 
 def trained_messages(messages: Sequence[Message], train_on_what: TrainOnWhat) -> list[bool]:
     """For each message whether its output is trained.
 
     Raises:
-        InputError: `trainable` is missing from a message in mode `customized`, or present in another mode.
+        InputError: `trainable` is missing from a message in mode `customized`, or present in another mode, or the
+            `weight` of a message says otherwise.
     """
+    chosen = _chosen(messages, train_on_what)
+    left_out = [message.get("weight") == 0 for message in messages]
+    if train_on_what == TrainOnWhat.CUSTOMIZED:
+        for index, (is_chosen, is_left_out) in enumerate(zip(chosen, left_out, strict=True)):
+            if is_chosen and is_left_out:
+                raise InputError(f"message {index + 1} has weight 0 and trainable true; keep one of them")
+    return [is_chosen and not is_left_out for is_chosen, is_left_out in zip(chosen, left_out, strict=True)]
+
+
+def _chosen(messages: Sequence[Message], train_on_what: TrainOnWhat) -> list[bool]:
     customized = train_on_what == TrainOnWhat.CUSTOMIZED
     for index, message in enumerate(messages):
         if customized and "trainable" not in message:

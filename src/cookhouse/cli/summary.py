@@ -40,17 +40,19 @@ def print_plan(console: Console, plan: RunPlan, *, every_setting: bool = False) 
     say(console, "\nsettings" if every_setting else f"\n{title}; --verbose shows all {len(plan.config)}")
     for name, value in (plan.config if every_setting else plan.changed).items():
         say(console, f"  {name} = {printable(str(value))}")
-    print_previews(console, plan.previews)
+    print_previews(console, plan.previews, is_whole=every_setting)
 
 
-def print_previews(console: Console, previews: Iterable[Sequence[tuple[str, bool]]]) -> None:
-    """The first examples: what is trained on is green and, where there is no color, stands in ⟦⟧."""
+def print_previews(console: Console, previews: Iterable[Sequence[tuple[str, bool]]], *, is_whole: bool = False) -> None:
+    """The first examples: what is trained on is green and, where there is no color, stands in ⟦⟧. Long stretches lose
+    their middle, unless all is to be shown.
+    """
     from cookhouse.evals import preview_plain, preview_rich  # loads the SDK
 
     has_color = console.color_system is not None
     for pieces in previews:
         say(console, "\nan example, trained on what is " + ("green" if has_color else "in ⟦⟧"))
-        shown = _shortened(pieces)
+        shown = pieces if is_whole else _shortened(pieces)
         say(console, preview_rich(shown) if has_color else preview_plain(shown))
 
 

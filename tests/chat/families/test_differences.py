@@ -59,8 +59,12 @@ LLAMA_ASSISTANT = "<|start_header_id|>assistant<|end_header_id|>\n\n"
             [ASK, said("assistant", THOUGHT, tool_calls=[call("f", {})]), said("tool", "3"), ANSWER],
             "<｜Assistant｜><think>hm</think>Yes.<｜tool▁calls▁begin｜>",
         ),
-        # A closing mark in the middle of a string.
-        ("deepseekv3", [ASK, said("assistant", "a </think> b")], "<｜Assistant｜></think>a </think> b<｜end"),
+        # A block in the middle of a string.
+        (
+            "deepseekv3",
+            [ASK, said("assistant", "a <think> b </think> c")],
+            "<｜Assistant｜></think>a <think> b </think> c<｜end",
+        ),
         # The reasoning of the last answer.
         ("deepseekv3_thinking", [ASK, said("assistant", THOUGHT)], "<｜Assistant｜><think>hm</think>Yes.<｜end"),
         ("kimi_k2", [ASK, said("assistant", THOUGHT)], "assistant<|im_middle|><think>hm</think>Yes.<|im_end|>"),

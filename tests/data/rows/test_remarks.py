@@ -53,3 +53,16 @@ def test_an_empty_turn_in_a_pair_is_told() -> None:
     assert pair_remarks(rows) == [
         "1 of 2 pairs have an answer with an empty turn, of which the end alone is trained on; the first is f:1"
     ]
+
+
+def test_odd_think_tags_are_counted() -> None:
+    """Would catch reasoning that is split off, or letters that are trained on, without a word."""
+    inside, cut = ({"role": "assistant", "content": text} for text in ("hm</think>a", "<think>hm"))
+    notes = conversation_remarks(
+        read({"messages": [USER, inside]}, {"messages": [USER, cut]}), TrainOnWhat.ALL_ASSISTANT_MESSAGES
+    )
+    assert notes == [
+        "1 of 2 conversations have an answer with </think> alone; what is before it is read as reasoning; the first is "
+        "f:1",
+        "1 of 2 conversations have an answer that opens <think> and never closes it, read as text; the first is f:2",
+    ]

@@ -130,7 +130,7 @@ def test_rows_as_data_sets_on_the_hub_have_them_are_read(extra: dict[str, Any]) 
         ({"messages": []}, "f:7: the conversation is empty"),
         ({"messages": None}, "f:7: messages must be a list, not nothing"),
         ({"messages": [{"role": "bot", "content": ""}]}, "f:7: message 1: unknown role 'bot'"),
-        ({"prompt": 3, "completion": "a"}, "f:7: prompt must be a string, not int"),
+        ({"prompt": 3, "completion": "a"}, "f:7: prompt must be text or messages, not int"),
         ({"instruction": "q", "input": [1], "output": "a"}, "f:7: input must be a string, not list"),
         ({"prompt": "q", "completion": "a", "history": "b"}, "f:7: history must be a list of [question, answer]"),
         ({"prompt": "q", "completion": "a", "history": [["b"]]}, "f:7: history must be a list of [question, answer]"),

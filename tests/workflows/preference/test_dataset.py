@@ -1,8 +1,11 @@
 """Pairs as tokens: what has weight, what the cut loses, and which batches there are."""
 
+from dataclasses import replace
+
 import pytest
 from tests.workflows.preference.kit import pairs, renderer, row, rows, text
 
+from cookhouse.chat import Message
 from cookhouse.data import BadRows, PreferenceRow
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.workflows.preference.dataset import PairDataset, interleaved, render_pairs
@@ -97,3 +100,31 @@ def test_answers_of_several_turns_need_a_format_that_keeps_them_in_one_sequence(
     assert text(pair.chosen.tokens_T[pair.chosen.weights_T != 0]) == " first\n second\n"
     with pytest.raises(BadRowsError, match="chosen has several turns"):
         render_pairs([given], renderer("qwen3"), max_length=100)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_5"])
+@pytest.mark.parametrize(("chosen", "rejected"), [("<think>hm</think>yes", "no"), ("yes", "hm</think>no")])
+def test_of_a_pair_of_which_one_answer_reasons_the_empty_block_is_the_others(
+    name: str, chosen: str, rejected: str
+) -> None:
+    """Would catch a pair that is refused, or an empty block in the prompt of one answer alone."""
+    (pair,) = render_pairs([row("Which?", chosen, rejected)], renderer(name), max_length=200)
+    prompts = [text(each.tokens_T[each.weights_T == 0]) for each in pair.examples]
+    answers = [text(each.tokens_T[each.weights_T != 0]) for each in pair.examples]
+    assert prompts[0] == prompts[1]
+    assert [("hm" in answer, answer.count("</think>")) for answer in answers] == [
+        ("hm" in chosen, 1),
+        ("hm" in rejected, 1),
+    ]
+
+
+def test_where_no_answer_reasons_the_empty_block_is_not_trained() -> None:
+    (pair,) = render_pairs([row("Which?", "yes", "no")], renderer("qwen3"), max_length=200)
+    assert [text(each.tokens_T[each.weights_T != 0]) for each in pair.examples] == ["yes<|im_end|>", "no<|im_end|>"]
+
+
+def test_an_answer_whose_messages_all_have_weight_0_is_refused() -> None:
+    given = row("Which?", "this", "that")
+    silent: list[Message] = [{**message, "weight": 0} for message in given.chosen]
+    with pytest.raises(BadRowsError, match="every message of chosen has weight 0"):
+        render_pairs([replace(given, chosen=silent)], renderer(), max_length=200)

@@ -11,7 +11,7 @@ to the templates, token by token):
   and the answer becomes part of the system text.
 - A message that calls tools has the think framing of any other (thinking): the template writes `</think>` before its
   `<think>`.
-- Only a string that opens with `<think>…</think>` is split: the template cuts a string at any `</think>`.
+- A string is split at a block that it opens with, or at `</think>` alone: the template cuts it at any `</think>`.
 - A trained answer opens with its reasoning (thinking): the template has no form for it: it is what is sampled after
   the prompt.
 - Special tokens' names in content stay plain text: nobody but the renderer may write a mark.

@@ -12,7 +12,8 @@ token by token:
   the name be read again.
 - A result names the call that it answers, in order, where it has no `tool_call_id`: the template writes an empty id.
 - An empty system message with tools counts as none: that is how tools are declared without one.
-- A string that opens with `<think>…</think>` is reasoning and text: the template would write a second think block.
+- A string that opens with `<think>…</think>`, or has `</think>` alone, is reasoning and text: the template would write
+  a second think block.
 - Header and content are tokenized apart: so are prompt and answer in sampling; it shows only where content starts
   with a line break after a tool's id.
 - Special tokens' names in content stay plain text: nobody but the renderer may write a mark.

@@ -9,7 +9,11 @@ from typing import Any
 
 from cookhouse.chat import Message, is_empty
 from cookhouse.data.rows.pairs import PreferenceRow, asked_in, named_row, said_in
+from cookhouse.data.rows.reader import RowReader
+from cookhouse.data.values import LeftOut
 from cookhouse.errors import InputError
+
+_VERDICTS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +24,7 @@ class LabeledRow:
     completion: list[Message]
     is_good: bool
     source: str
+    left_out: Sequence[LeftOut] = ()
 
     @property
     def prompts(self) -> tuple[list[Message], ...]:
@@ -28,26 +33,37 @@ class LabeledRow:
 
 
 def is_labeled(row: object) -> bool:
-    """Whether a row judges one answer by itself."""
-    return isinstance(row, Mapping) and isinstance(row.get("label"), bool)
+    """Whether a row judges one answer by itself: `label` is true or false, in CSV as text."""
+    return isinstance(row, Mapping) and _verdict(row) is not None
 
 
 def labeled_from_row(row: object, source: str) -> LabeledRow:
     """A labeled answer from one row. Raises `InputError` as `source: reason`."""
 
-    def parse(fields: Mapping[str, Any]) -> LabeledRow:
+    def parse(fields: Mapping[str, Any], reader: RowReader) -> LabeledRow:
         if not is_empty(fields.get("messages")):
-            messages = said_in(fields["messages"], "user", "messages")
+            messages = said_in(reader, "messages", "user")
             asked, completion = messages[:-1], messages[-1:]
         elif not is_empty(fields.get("completion")):
-            asked, completion = asked_in(fields), said_in(fields["completion"], "assistant", "completion")
+            asked, completion = asked_in(reader, fields), said_in(reader, "completion", "assistant")
         else:
             raise InputError("a label of true or false is of a completion, or of messages that end with it")
         if not asked or completion[-1]["role"] != "assistant":
             raise InputError("completion must be an answer of the assistant to a prompt")
-        return LabeledRow(prompt=asked, completion=completion, is_good=bool(fields["label"]), source=source)
+        return LabeledRow(
+            prompt=reader.opened(asked),
+            completion=completion,
+            is_good=bool(_verdict(fields)),
+            source=source,
+            left_out=reader.left_out(source),
+        )
 
     return named_row(row, source, parse)
+
+
+def _verdict(row: Mapping[str, Any]) -> bool | None:
+    label = row.get("label")
+    return _VERDICTS.get(label.lower()) if isinstance(label, str) else label if isinstance(label, bool) else None
 
 
 def matched(rows: Sequence[LabeledRow]) -> list[PreferenceRow]:
@@ -72,6 +88,7 @@ def matched(rows: Sequence[LabeledRow]) -> list[PreferenceRow]:
             rejected=other.completion,
             rejected_prompt=other.prompt,
             source=f"{one.source} with {other.source}",
+            left_out=(*one.left_out, *other.left_out),
         )
         for one, other in pairs
     ]

@@ -12,20 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from cookhouse.chat import MEDIA_KEYS, Comparison, Label, Message, is_empty, parse_messages, text_of
+from cookhouse.chat import MEDIA_KEYS, Comparison, Label, Message, is_empty, text_of
 from cookhouse.data.parsing import BadRows, parse_each
 from cookhouse.data.rows.conversations import iter_rows
 from cookhouse.data.rows.names import COMPARISONS, PREFERENCES, PROMPTS, in_our_case, offer
+from cookhouse.data.rows.reader import BESIDE, MATERIAL, RowReader
 from cookhouse.data.rows.shapes import REFUSED, conversation_from_row, is_conversation
 from cookhouse.data.sources.source import DataSource, data_source
-from cookhouse.data.turns import from_dialog, from_sharegpt
+from cookhouse.data.values import LeftOut
 from cookhouse.errors import InputError
 
 T = TypeVar("T")
 
 _LABELS: Mapping[str, Label] = {"a": "A", "b": "B", "tie": "Tie"}
 _PROMPTS = ("prompt", "prompt_conversation", "conversations", "question", "instruction", "problem")
-_SYSTEM = ("system", "system_prompt")
 NAMES = ("chosen", "rejected", "comparison", "completion_a", "completion_b", "completion_A", "completion_B", "label")
 """Fields that tell rows of two answers from others."""
 _IN_WORDS = "images are trained on by supervised alone: say in words what is to be seen"
@@ -40,6 +40,7 @@ class PreferenceRow:
     rejected: list[Message]
     source: str
     extra: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Sequence[LeftOut] = ()
     rejected_prompt: list[Message] | None = None
     """What `rejected` answers, where answers were judged one by one, each to a prompt of its own."""
 
@@ -56,6 +57,7 @@ class ComparisonRow(Comparison):
     label: Label
     source: str
     extra: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Sequence[LeftOut] = ()
 
     @property
     def prompts(self) -> tuple[list[Message], ...]:
@@ -71,6 +73,7 @@ class PromptRow:
     answer: str | None
     source: str
     extra: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Sequence[LeftOut] = ()
 
     @property
     def prompts(self) -> tuple[list[Message], ...]:
@@ -97,10 +100,10 @@ def preference_from_row(row: object, source: str) -> PreferenceRow:
     """A preference from one row. Raises `InputError` as `source: reason`."""
     row = in_our_case(row, NAMES)
 
-    def parse(fields: Mapping[str, Any]) -> PreferenceRow:
+    def parse(fields: Mapping[str, Any], reader: RowReader) -> PreferenceRow:
         _need(fields, ("chosen", "rejected"), "a preference", PREFERENCES)
-        chosen, rejected = (said_in(fields[name], "assistant", name) for name in ("chosen", "rejected"))
-        asked = asked_in(fields)
+        chosen, rejected = (said_in(reader, name, "assistant") for name in ("chosen", "rejected"))
+        asked = asked_in(reader, fields)
         if not asked:
             shared = _num_shared(chosen, rejected)
             asked, chosen, rejected = chosen[:shared], chosen[shared:], rejected[shared:]
@@ -113,8 +116,14 @@ def preference_from_row(row: object, source: str) -> PreferenceRow:
                 raise InputError(f"{name} must be an answer of the assistant to a prompt that both have")
         if chosen == rejected:
             raise InputError("chosen and rejected are the same; nothing could be learned from them")
-        extra = _extra(fields, {*_PROMPTS, *_SYSTEM, "chosen", "rejected"})
-        return PreferenceRow(prompt=asked, chosen=chosen, rejected=rejected, source=source, extra=extra)
+        return PreferenceRow(
+            prompt=reader.opened(asked),
+            chosen=chosen,
+            rejected=rejected,
+            source=source,
+            extra=_extra(fields, reader),
+            left_out=reader.left_out(source),
+        )
 
     return named_row(row, source, parse)
 
@@ -131,36 +140,32 @@ def comparison_from_row(row: object, source: str) -> ComparisonRow:
             label="A",
             source=source,
             extra=pair.extra,
+            left_out=pair.left_out,
         )
 
-    def parse(fields: Mapping[str, Any]) -> ComparisonRow:
+    def parse(fields: Mapping[str, Any], outer: RowReader) -> ComparisonRow:
         nested = fields.get("comparison")
         within = {name.lower(): value for name, value in (nested if isinstance(nested, Mapping) else fields).items()}
+        within = {**{name: fields[name] for name in BESIDE if name in fields}, **within}
+        reader = RowReader(within)
         _need(within, ("completion_a", "completion_b"), "a comparison", COMPARISONS)
         label = _LABELS.get(str(fields.get("label")).lower())
         if label is None:
             raise InputError(f"label must be A, B or Tie, not {fields.get('label')!r}")
-        asked = asked_in(within)
+        asked = asked_in(reader, within)
         if not asked:
             raise InputError(f"a comparison needs a prompt; this row has {_names(within)}")
-        first, second = (said_in(within[name], "assistant", name) for name in ("completion_a", "completion_b"))
-        used = {
-            *_PROMPTS,
-            *_SYSTEM,
-            "completion_a",
-            "completion_b",
-            "completion_A",
-            "completion_B",
-            "label",
-            "comparison",
-        }
+        first, second = (said_in(reader, name, "assistant") for name in ("completion_a", "completion_b"))
+        outer.used |= reader.used
+        used = (*_PROMPTS, "completion_A", "completion_B", "label", "comparison")
         return ComparisonRow(
-            prompt=asked,
+            prompt=reader.opened(asked),
             completion_a=first,
             completion_b=second,
             label=label,
             source=source,
-            extra=_extra(fields, used),
+            extra=_extra(fields, reader, *used),
+            left_out=reader.left_out(source),
         )
 
     return named_row(row, source, parse)
@@ -174,9 +179,9 @@ def prompt_from_row(row: object, source: str) -> PromptRow:
     """
     row = in_our_case(row, (*_PROMPTS, "messages"))
 
-    def parse(fields: Mapping[str, Any]) -> PromptRow:
-        messages = fields.get("messages")
-        asked = said_in(messages, "user", "messages") if not is_empty(messages) else asked_in(fields)
+    def parse(fields: Mapping[str, Any], reader: RowReader) -> PromptRow:
+        is_listed = not is_empty(fields.get("messages"))
+        asked = said_in(reader, "messages", "user") if is_listed else asked_in(reader, fields)
         if not asked:
             raise InputError(
                 f"a prompt needs {', '.join(_PROMPTS)} or messages; this row has {_names(fields)}",
@@ -188,10 +193,11 @@ def prompt_from_row(row: object, source: str) -> PromptRow:
         if isinstance(answer, bool) or not isinstance(answer, str | int | float | None):
             raise InputError(f"answer must be text or a number, not {type(answer).__name__}")
         return PromptRow(
-            prompt=asked,
+            prompt=reader.opened(asked),
             answer=None if answer is None else str(answer),
             source=source,
-            extra=_extra(fields, {*_PROMPTS, *_SYSTEM, "messages", "answer"}),
+            extra=_extra(fields, reader, "messages", "answer", *_PROMPTS),
+            left_out=reader.left_out(source),
         )
 
     return named_row(row, source, parse)
@@ -216,7 +222,9 @@ def question_from_row(row: object, source: str) -> PromptRow:
         asked = conversation.messages
     elif not asked:
         raise InputError(f"{source}: an assistant message has no user message before it")
-    return PromptRow(prompt=asked, answer=answer, source=source, extra=conversation.extra)
+    return PromptRow(
+        prompt=asked, answer=answer, source=source, extra=conversation.extra, left_out=conversation.left_out
+    )
 
 
 def read_questions(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | None = None) -> list[PromptRow]:
@@ -234,42 +242,40 @@ def _read(
     return read
 
 
-def named_row(row: object, source: str, parse: Callable[[Mapping[str, Any]], T]) -> T:
+def named_row(row: object, source: str, parse: Callable[[Mapping[str, Any], RowReader], T]) -> T:
+    """What `parse` makes of a row's fields. Raises `InputError` as `source: reason`."""
     try:
         if not isinstance(row, Mapping):
             raise InputError(f"a row must be an object, not {type(row).__name__}")
+        reader = RowReader(row)
+        parsed = parse(row, reader)
         for name, way_out in REFUSED.items():
-            if not is_empty(row.get(name)):
+            if name not in reader.used and not is_empty(row.get(name)):
                 way_out = _IN_WORDS if name in MEDIA_KEYS else way_out
                 raise InputError(f"{name} is not read in such a row; {way_out}, or remove it from the rows")
-        return parse(row)
+        return parsed
     except InputError as error:
         raise error.at(source) from error
 
 
-def asked_in(fields: Mapping[str, Any]) -> list[Message]:
-    """The prompt, after the row's system message; empty where the row has none."""
+def asked_in(reader: RowReader, fields: Mapping[str, Any]) -> list[Message]:
+    """The prompt; empty where the row has none."""
     given = [name for name in _PROMPTS if not is_empty(fields.get(name))]
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)} both say what is asked; keep one")
     if not given:
         return []
-    messages = said_in(fields[given[0]], "user", given[0])
-    system = next((fields[name] for name in _SYSTEM if not is_empty(fields.get(name))), None)
-    if system is None or messages[0]["role"] == "system":
-        return messages
-    return [*said_in(system, "system", "system"), *messages]
+    asked = _of_text(reader.asked(given[0], has_dialog=True))
+    if unread := [name for name in MATERIAL if name not in reader.used and not is_empty(fields.get(name))]:
+        raise InputError(
+            f"{unread[0]} is not read beside {given[0]}; put it into a message, or remove it from the rows"
+        )
+    return asked
 
 
-def said_in(value: object, role: str, name: str) -> list[Message]:
+def said_in(reader: RowReader, name: str, role: str) -> list[Message]:
     """Text as one message of a role, or as turns where it begins with one; or messages, of text alone."""
-    if isinstance(value, str):
-        return parse_messages(from_dialog(value) or [{"role": role, "content": value}])
-    if isinstance(value, Mapping):
-        return _of_text(parse_messages(from_sharegpt([value])))
-    if not isinstance(value, Sequence):
-        raise InputError(f"{name} must be text or messages, not {type(value).__name__}")
-    return _of_text(parse_messages(from_sharegpt(value)))
+    return _of_text(reader.said(name, role, has_dialog=True))
 
 
 def _of_text(messages: list[Message]) -> list[Message]:
@@ -308,7 +314,8 @@ def _behind(asked: Sequence[Message], said: list[Message]) -> list[Message]:
     return whole[len(asked) :] if len(whole) > len(asked) and whole[: len(asked)] == list(asked) else said
 
 
-def _extra(fields: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
+def _extra(fields: Mapping[str, Any], reader: RowReader, *others: str) -> dict[str, Any]:
+    used = {*reader.used, *BESIDE, *others}
     return {name: value for name, value in fields.items() if name not in used and not is_empty(value)}
 
 

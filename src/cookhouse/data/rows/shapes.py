@@ -10,19 +10,21 @@ What a row says beside its conversation follows one rule:
   hub keep them (`prompt` in no_robots), and are not read.
 - `text` is plain text, trained on as it stands, without a chat format; a question or an answer beside it is refused.
 - The case of fields is no matter to a row that has none as they are written here.
-- `conversations` is ShareGPT's: turns of `from` and `value`, or messages. Lists may be JSON text, as in CSV.
+- `conversations` is ShareGPT's: turns of `from` and `value`, or messages. Lists may be text, as in CSV: JSON, or as
+  Python writes them.
+- Of a field that every row of a table has, and this one has no value for, nothing is said.
 - Every other field is metadata: no part of what is trained on, and kept as `Conversation.extra`.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from cookhouse.chat import MEDIA_KEYS, REASONING_KEYS, Message, is_empty, parse_messages, text_of, with_tools
+from cookhouse.chat import MEDIA_KEYS, REASONING_KEYS, Message, is_empty, parse_messages, text_of
 from cookhouse.data.rows.names import CONVERSATIONS, in_our_case, offer
-from cookhouse.data.turns import as_list, from_openai, from_sharegpt
+from cookhouse.data.rows.reader import BESIDE, MATERIAL, SYSTEM, RowReader
+from cookhouse.data.values import LeftOut
 from cookhouse.errors import InputError
 
 SHAPES = (
@@ -37,10 +39,7 @@ _QUESTION_ANSWER = (
     ("instruction", "output"),
     ("input", "output"),
 )
-_MATERIAL = ("input", "context")
-"""What an instruction is about; only one of them may say something."""
-_SYSTEM = ("system", "system_prompt")
-_OF_SHAPES = tuple(dict.fromkeys([*(name for pair in _QUESTION_ANSWER for name in pair), *_MATERIAL]))
+_OF_SHAPES = tuple(dict.fromkeys([*(name for pair in _QUESTION_ANSWER for name in pair), *MATERIAL]))
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(REASONING_KEYS, "give it as `thinking` on the message of the assistant that it belongs to"),
@@ -74,6 +73,7 @@ class Conversation:
     """The set that it is of, where a run has several."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the row that are no part of the conversation, such as a skill to report by; empty ones are left out."""
+    left_out: Sequence[LeftOut] = ()
 
     @property
     def has_answer(self) -> bool:
@@ -96,14 +96,14 @@ def conversation_from_row(row: object, source: str) -> Conversation:
             raise InputError(f"a row must be an object, not {type(row).__name__}")
         if _TEXT in row and not is_conversation(row):
             return Conversation(messages=[], text=_plain_text(row), source=source, extra=_extra(row, {_TEXT}))
-        messages, used = _messages(row)
-        _refuse_unread(row, used)
-        messages = _with_system(messages, row)
-        if row.get("tools"):
-            messages = with_tools(messages, _tools(row["tools"]))
+        reader = RowReader(row)
+        messages = _messages(row, reader)
+        _refuse_unread(row, reader)
+        messages = reader.opened(messages)
     except InputError as error:
         raise error.at(source) from error
-    return Conversation(messages=messages, source=source, extra=_extra(row, {*used, *_SYSTEM, "tools"}))
+    extra = _extra(row, {*reader.used, *(_LISTS if reader.used.keys() & {*_LISTS} else ()), *BESIDE})
+    return Conversation(messages=messages, source=source, extra=extra, left_out=reader.left_out(source))
 
 
 def _extra(row: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _extra(row: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
 
 def _plain_text(row: Mapping[str, Any]) -> str:
     for name, value in row.items():
-        if str(name).lower() in (*_NOT_BESIDE_TEXT, *REFUSED, *_SYSTEM, "tools") and not is_empty(value):
+        if str(name).lower() in (*_NOT_BESIDE_TEXT, *REFUSED, *SYSTEM, "tools") and not is_empty(value):
             raise InputError(
                 f"{name} is not read beside text; give both in messages, or remove it from the rows",
                 way_out=offer([*row], CONVERSATIONS[:1]),
@@ -127,7 +127,16 @@ def _plain_text(row: Mapping[str, Any]) -> str:
 def is_conversation(row: Mapping[str, Any]) -> bool:
     """Whether a row has one of the shapes of a conversation: a list of messages, or a question and its answer."""
     has_turns = any(not is_empty(row.get(name)) for name in _LISTS)
-    return has_turns or any(question in row and answer in row for question, answer in _QUESTION_ANSWER)
+    return has_turns or bool(_asking(row) if is_empty(row.get(_TEXT)) else _asking_something(row))
+
+
+def _asking(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [pair for pair in _QUESTION_ANSWER if pair[0] in row and pair[1] in row]
+
+
+def _asking_something(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A table may have the fields of several shapes; a row says something in those of its own."""
+    return [pair for pair in _asking(row) if not all(is_empty(row[each]) for each in pair)]
 
 
 def check_columns(columns: Sequence[str] | None, name: str) -> None:
@@ -145,23 +154,15 @@ def check_columns(columns: Sequence[str] | None, name: str) -> None:
         )
 
 
-def _messages(row: Mapping[str, Any]) -> tuple[list[Message], set[str]]:
-    if present := [name for name in _LISTS if name in row]:
-        name = next((name for name in present if not is_empty(row[name])), present[0])
-        given = as_list(row[name], name)
-        turns = from_sharegpt(given) if name == "conversations" else from_openai(given)
-        return parse_messages(turns), {*_LISTS}
-    for question, answer in _QUESTION_ANSWER:
-        if question not in row or answer not in row:
-            continue
-        asked, answered = _as_messages(row, question, "user"), _as_messages(row, answer, "assistant")
-        used = {question, answer, "history"}
-        material = next((name for name in _MATERIAL if not is_empty(row.get(name))), None)
-        if question == "instruction" and material is not None:
-            asked[-1]["content"] = "\n\n".join(filter(None, [asked[-1]["content"], _string(row, material)]))
-            used.add(material)
-        turns = [*_history(as_list(row.get("history"), "history")), *asked, *answered]
-        return parse_messages(from_openai(turns)), used
+def _messages(row: Mapping[str, Any], reader: RowReader) -> list[Message]:
+    told = [name for name in _LISTS if not is_empty(row.get(name))]
+    asking = _asking_something(row)
+    present = [name for name in _LISTS if name in row]
+    if told or (present and not asking):
+        return reader.listed([*told, *present][0])
+    if pairs := [*asking, *_asking(row)]:
+        question, answer = pairs[0]
+        return [*reader.asked(question), *reader.said(answer, "assistant")]
     if not is_empty(row.get("chosen")) and not is_empty(row.get("rejected")):
         raise InputError(
             "the row is a preference (chosen, rejected), which is not trained on as a conversation; give rows of "
@@ -173,32 +174,9 @@ def _messages(row: Mapping[str, Any]) -> tuple[list[Message], set[str]]:
     )
 
 
-def _as_messages(row: Mapping[str, Any], key: str, role: str) -> list[dict[str, Any]]:
-    value = row[key]
-    if isinstance(value, list) and value and key in ("prompt", "completion"):
-        return [*value]
-    return [{"role": role, "content": _string(row, key)}]
-
-
-def _history(value: object) -> list[dict[str, Any]]:
-    """Earlier turns, given as pairs of a question and its answer or as messages."""
-    if is_empty(value):
-        return []
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise InputError(f"history must be a list of [question, answer], not {type(value).__name__}")
-    if all(isinstance(turn, Mapping) for turn in value):
-        return [*value]
-    turns: list[dict[str, Any]] = []
-    for turn in value:
-        if not isinstance(turn, Sequence) or len(turn) != 2 or not all(isinstance(said, str) for said in turn):
-            raise InputError("history must be a list of [question, answer], both of them strings")
-        turns += [{"role": "user", "content": turn[0]}, {"role": "assistant", "content": turn[1]}]
-    return turns
-
-
-def _refuse_unread(row: Mapping[str, Any], used: set[str]) -> None:
-    others = () if "messages" in used else _OF_SHAPES
-    for name in (*REFUSED, *others):
+def _refuse_unread(row: Mapping[str, Any], reader: RowReader) -> None:
+    used = reader.used
+    for name in (*REFUSED, *(() if used.keys() & {*_LISTS} else _OF_SHAPES)):
         if name not in used and not is_empty(row.get(name)):
             shape = " + ".join(key for key in row if key in used)
             way_out = REFUSED.get(name, "put it into a message")
@@ -207,30 +185,7 @@ def _refuse_unread(row: Mapping[str, Any], used: set[str]) -> None:
         raise InputError("label is not read, and bad answers would be trained on; keep good rows only, without it")
 
 
-def _with_system(messages: list[Message], row: Mapping[str, Any]) -> list[Message]:
-    """The conversation after the row's system message, unless it begins with the same one."""
-    said = {name: _string(row, name) for name in _SYSTEM if not is_empty(row.get(name))}
-    if messages[0]["role"] == "system":
-        said = {"the first message": text_of(messages[0]), **said}
-    if len({text.strip() for text in said.values()}) > 1:
-        raise InputError(f"{' and '.join(said)} differ; give one system message")
-    if not said or messages[0]["role"] == "system":
-        return messages
-    return [*parse_messages([{"role": "system", "content": next(iter(said.values()))}]), *messages]
-
-
 def _string(row: Mapping[str, Any], key: str) -> str:
     if not isinstance(row[key], str):
         raise InputError(f"{key} must be a string, not {type(row[key]).__name__}")
     return str(row[key])
-
-
-def _tools(value: object) -> list[dict[str, Any]]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise InputError(f"tools is text but not JSON: {error}") from error
-    if not isinstance(value, list):
-        raise InputError(f"tools must be a list, not {type(value).__name__}")
-    return value

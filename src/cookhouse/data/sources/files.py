@@ -1,10 +1,15 @@
 """Rows of a file, by what its name says it holds."""
 
+import glob
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from cookhouse.data.sources.lines import CsvRows, LineRows, PromptLines
+from cookhouse.data.sources.csv_rows import CsvRows
+from cookhouse.data.sources.formats import PARQUET, check_format
+from cookhouse.data.sources.lines import LineRows, PromptLines
+from cookhouse.data.sources.parts import JoinedRows
 from cookhouse.data.sources.store import Rows
 from cookhouse.data.sources.tables import ParquetRows, read_array
 from cookhouse.errors import InputError
@@ -33,10 +38,12 @@ def file_rows(path: Path, way_out: str = A_FILE) -> Rows:
     suffix = path.suffix.lower()
     try:
         with open_file(path, way_out) as file:
-            begins = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+            beginning = file.read(64)
+        check_format(path, beginning)
+        begins = beginning.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
         if suffix == ".json" and begins == b"[":
             return read_array(path)
-        if suffix == ".parquet":
+        if suffix == ".parquet" or beginning.startswith(PARQUET):
             return ParquetRows([path], str(path))
         if suffix in DELIMITERS:
             return CsvRows(partial(open_file, path), str(path), DELIMITERS[suffix])
@@ -44,3 +51,19 @@ def file_rows(path: Path, way_out: str = A_FILE) -> Rows:
         return kind(partial(open_file, path), lambda number: f"{path}:{number}")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def pattern_files(path: Path) -> list[Path]:
+    """The files, in order of their names, that a path with `*`, `?` or `[` stands for; none where it is a file itself,
+    or no pattern.
+    """
+    if not glob.has_magic(str(path)) or path.exists():
+        return []
+    anchor = Path(path.anchor)
+    return sorted(each for each in anchor.glob(str(path.relative_to(anchor))) if each.is_file())
+
+
+def pattern_rows(paths: Sequence[Path]) -> Rows:
+    """The rows of several files, one file after the other, as one set. Raises as `file_rows`."""
+    parts = [file_rows(path) for path in paths]
+    return parts[0] if len(parts) == 1 else JoinedRows(parts)

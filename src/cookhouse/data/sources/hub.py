@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cookhouse.data.sources.files import READABLE, file_rows
+from cookhouse.data.sources.arrow import decode_rows
+from cookhouse.data.sources.files import READABLE, pattern_rows
 from cookhouse.data.sources.parts import JoinedRows
 from cookhouse.data.sources.store import HubSplit, RawRow, Rows
 from cookhouse.data.sources.tables import ParquetRows
@@ -68,8 +69,7 @@ class HubDatasetStore:
         chosen = [str(file) for file in files.get(split.split, ())]
         if Path(place).is_dir():
             if all(Path(file).suffix in READABLE for file in chosen):
-                parts = [file_rows(Path(file)) for file in chosen]
-                return parts[0] if len(parts) == 1 else JoinedRows(parts)
+                return pattern_rows([Path(file) for file in chosen])
             # In a place of its own: `datasets` would take what it prepared before of a folder that has changed since.
             with _errors(split, place):
                 builder = datasets.load_dataset_builder(name, config, cache_dir=_cache_of(chosen))
@@ -99,10 +99,10 @@ class ArrowRows:
         start = block * _BLOCK_ROWS
         columns = self._dataset[start : start + _BLOCK_ROWS]
         names = list(columns)
-        rows = zip(*columns.values(), strict=True)
+        read = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        rows = decode_rows(read, self._dataset.features.arrow_schema, has_json_text=False)
         return [
-            RawRow(place=f"{self._name} row {number}", content=dict(zip(names, row, strict=True)))
-            for number, row in enumerate(rows, start=start + 1)
+            RawRow(place=f"{self._name} row {number}", content=row) for number, row in enumerate(rows, start=start + 1)
         ]
 
 

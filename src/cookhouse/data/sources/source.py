@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 
 from cookhouse.data.parsing import BadRows
 from cookhouse.data.sources.columns import Columns, renamed
-from cookhouse.data.sources.files import A_FILE, READABLE, file_rows, open_file
+from cookhouse.data.sources.files import A_FILE, READABLE, file_rows, open_file, pattern_files, pattern_rows
 from cookhouse.data.sources.given import GivenRows, check_is_here
 from cookhouse.data.sources.hub import HubDatasetStore
 from cookhouse.data.sources.known import KnownSet
@@ -24,6 +24,7 @@ from cookhouse.data.sources.parts import ConvertedRows, HeldOut, SelectedRows, f
 from cookhouse.data.sources.registry import DATASETS, RowsFunction, names_dataset, rows_of
 from cookhouse.data.sources.store import DatasetStore, HubSplit, Rows, iter_blocks, num_rows
 from cookhouse.data.sources.tables import ListRows
+from cookhouse.data.values import as_json
 from cookhouse.errors import InputError
 from cookhouse.naming import names_in
 
@@ -40,7 +41,9 @@ Part: TypeAlias = Literal["train", "test"]
 
 @dataclass(frozen=True, kw_only=True)
 class FileSource:
-    """A file of JSON Lines, a JSON array, CSV with a header, Parquet, or text of one prompt per line."""
+    """A file of JSON Lines, a JSON array, CSV with a header, Parquet, or text of one prompt per line; or, by a pattern
+    such as `train-*.parquet`, several that are one set.
+    """
 
     path: Path
     way_out: str = A_FILE
@@ -55,12 +58,16 @@ class FileSource:
 
     def open_file(self) -> BinaryIO | None:
         """The file's bytes, where all rows are read. Raises `InputError` if it is not there, or cannot be opened."""
-        return open_file(self.path, self.way_out) if self.limit is None else None
+        if self.limit is not None or pattern_files(self.path):
+            return None
+        return open_file(self.path, self.way_out)
 
     @cached_property
     def rows(self) -> Rows:
         """Its rows. Raises `InputError` if it cannot be read, or is not what its name says."""
-        return renamed(first_rows(file_rows(self.path, self.way_out), self.limit), self.columns, str(self))
+        parts = pattern_files(self.path)
+        rows = pattern_rows(parts) if parts else file_rows(self.path, self.way_out)
+        return renamed(first_rows(rows, self.limit), self.columns, str(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +144,7 @@ class NamedSource:
         try:
             # Keys keep their order, which is that of tools in a prompt. Half a surrogate pair has no UTF-8, so that
             # text is escaped: the parser then refuses it as it does in a file.
-            return json.dumps(row, default=_as_dict).encode("ascii") + b"\n"
+            return json.dumps(row, default=as_json).encode("ascii") + b"\n"
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"{self._place(number)}: not to be written as JSON: {error}; give mappings of text, numbers and lists"
@@ -271,9 +278,3 @@ def _kept_with(owner: object, content: Any) -> Path:
     path = Path(file.name)
     weakref.finalize(owner, path.unlink, missing_ok=True)
     return path
-
-
-def _as_dict(value: object) -> dict[object, object]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cookhouse.data.sources.arrow import decode_rows
 from cookhouse.data.sources.store import RawRow
 from cookhouse.errors import InputError
 from cookhouse.extras import install_command
@@ -83,7 +84,8 @@ class ParquetRows:
     def read(self, block: int) -> Sequence[RawRow]:
         file, group = self._groups[block]
         with self._lock, _arrow_errors(self._name):
-            rows: list[Mapping[str, object]] = file.read_row_group(group).to_pylist()
+            table = file.read_row_group(group)
+            rows: Sequence[Mapping[str, object]] = decode_rows(table.to_pylist(), table.schema)
         first = int(self._first_K[block]) + 1
         return [RawRow(place=f"{self._name} row {number}", content=row) for number, row in enumerate(rows, start=first)]
 
@@ -94,5 +96,5 @@ def _arrow_errors(name: str) -> Iterator[None]:
 
     try:
         yield
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{name} cannot be read as Parquet: {error}") from error

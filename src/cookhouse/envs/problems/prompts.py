@@ -21,6 +21,7 @@ from cookhouse.data import (
     parse_each,
     question_from_row,
 )
+from cookhouse.data.rows.remarks import null_remarks
 from cookhouse.envs.builder import ConfigBuilder
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.problem import ProblemEnv, ProblemGroupBuilder
@@ -120,6 +121,8 @@ class PromptsConfig(EnvConfig):
 
     def _read(self, source: DataSource, limit: int | None) -> list[PromptRow]:
         read = parse_each(islice(iter_rows(source), limit), lambda row: question_from_row(row.value(), row.place))
+        for note in null_remarks(read, what="prompts"):
+            _log.warning("%s", note)
         kept = [row for row in read if self._fits(row)]
         if not kept:
             raise InputError(f"{source} holds no prompt of at most max_prompt_tokens={self.max_prompt_tokens} tokens")

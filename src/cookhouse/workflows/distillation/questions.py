@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.data import BadRows, DataSource, PromptRow, read_questions
+from cookhouse.data.rows.remarks import null_remarks
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.settings import OffPolicyDistillationSettings
@@ -73,7 +74,7 @@ def read_rows(
     """
     bad = BadRows(config.on_bad_row)
     rows = {name: read_questions(source, bad=bad) for name, source in sources.items()}
-    notes = list(bad.notes)
+    notes = [*bad.notes, *null_remarks([row for some in rows.values() for row in some], what="prompts")]
     if prompt is not None and not prompt.is_template:
         told = sum(_is_told(row) for name, some in rows.items() if name.startswith("train") for row in some)
         if told:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import tinker
 
-from cookhouse.chat import Message, Renderer, TrainOnWhat, text_of
+from cookhouse.chat import Message, Part, Renderer, TrainOnWhat, split_thinking, text_of
 from cookhouse.data import BadRows, Example, PreferenceRow, parse_each
 from cookhouse.data.batches.datum import shifted_datum
 from cookhouse.errors import InputError
@@ -69,12 +69,15 @@ def pair_renderer(renderer: Renderer, *, max_length: int) -> Callable[[Preferenc
 
 
 def _pair(row: PreferenceRow, renderer: Renderer, max_length: int) -> Pair:
+    said_chosen, said_rejected = row.chosen, row.rejected
+    if row.rejected_prompt is None and _any_reasons([*said_chosen, *said_rejected]):
+        said_chosen, said_rejected = _saying_so(said_chosen), _saying_so(said_rejected)
     try:
         chosen, rejected = (
             _rendered(name, prompt, said, renderer)
             for name, prompt, said in (
-                ("chosen", row.prompt, row.chosen),
-                ("rejected", row.prompts[-1], row.rejected),
+                ("chosen", row.prompt, said_chosen),
+                ("rejected", row.prompts[-1], said_rejected),
             )
         )
         if chosen[0] == rejected[0]:
@@ -89,6 +92,22 @@ def _pair(row: PreferenceRow, renderer: Renderer, max_length: int) -> Pair:
     )
 
 
+def _any_reasons(said: Sequence[Message]) -> bool:
+    return any(split_thinking(message)[0] is not None for message in said)
+
+
+def _saying_so(said: Sequence[Message]) -> list[Message]:
+    """Answers of which each says whether there was reasoning: beside one that has some, the empty block of another is
+    what the model is to write, and no part of what both are asked.
+    """
+    return [_without_reasoning(m) if m["role"] == "assistant" and not _any_reasons([m]) else m for m in said]
+
+
+def _without_reasoning(message: Message) -> Message:
+    parts: list[Part] = [{"type": "thinking", "thinking": ""}, {"type": "text", "text": text_of(message)}]
+    return {**message, "content": parts}
+
+
 def _rendered(
     name: str, prompt: Sequence[Message], said: Sequence[Message], renderer: Renderer
 ) -> tuple[list[int], list[float]]:
@@ -96,20 +115,27 @@ def _rendered(
     if not any(text_of(message).strip() or message.get("tool_calls") for message in said):
         raise InputError(f"{name} is empty; a pair needs two answers")
     messages: list[Message] = [{**message, "trainable": False} for message in prompt]
-    messages += [{**message, "trainable": message["role"] == "assistant"} for message in said]
+    messages += [
+        {**message, "trainable": message["role"] == "assistant" and message.get("weight") != 0} for message in said
+    ]
     rendered = renderer.build_supervised_examples(messages, TrainOnWhat.CUSTOMIZED)
     if len(rendered) != 1:
         raise InputError(
             f"{name} has several turns, and in this chat format each is a sequence of its own; keep the last turn alone"
         )
     model_input, weights = rendered[0]
+    if not any(weights):
+        raise InputError(f"every message of {name} has weight 0; nothing could be learned from it")
     return model_input.to_ints(), weights
 
 
 def _check_prompt(chosen: tuple[list[int], list[float]], rejected: tuple[list[int], list[float]]) -> None:
     prompts = [tokens[: weights.index(1.0)] for tokens, weights in (chosen, rejected)]
     if prompts[0] != prompts[1]:
-        raise InputError("this chat format writes the prompt differently for chosen and rejected; shorten the answers")
+        raise InputError(
+            "this chat format writes what stands before the answers differently for chosen and rejected; keep one "
+            "message of the assistant in each, and what is asked the same"
+        )
 
 
 def _example(tokens: Sequence[int], weights: Sequence[float], source: str, max_length: int) -> Example:

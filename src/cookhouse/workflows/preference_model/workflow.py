@@ -18,6 +18,7 @@ from cookhouse.data import (
     usable_comparisons,
 )
 from cookhouse.data.rows.marks import mark_remarks
+from cookhouse.data.rows.remarks import null_remarks
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.evals import preview_example
@@ -65,14 +66,17 @@ def _read(config: PreferenceModelSettings, sources: Mapping[str, DataSource]) ->
     bad = BadRows(config.on_bad_row)
     rows: dict[str, list[ComparisonRow]] = {}
     num_ties = 0
+    nulls: list[str] = []
     for name, source in sources.items():
         check_preferences(source)
-        rows[name], left_out = usable_comparisons(read_comparisons(source, bad=bad), config.ties, bad)
+        read = read_comparisons(source, bad=bad)
+        nulls += null_remarks(read, what="comparisons")
+        rows[name], left_out = usable_comparisons(read, config.ties, bad)
         num_ties += left_out
     split = split_rows(config, rows, seed=config.seed)
     ties = [f"{num_ties:,} ties are left out"] if num_ties else []
     test = evenly_spaced(split.test, config.num_eval)
-    return replace(split, test=test, notes=[*bad.notes, *ties, *split.notes])
+    return replace(split, test=test, notes=[*bad.notes, *nulls, *ties, *split.notes])
 
 
 @stage(

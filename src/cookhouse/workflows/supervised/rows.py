@@ -72,6 +72,8 @@ class RunData:
     weights: Sequence[float]
     test: Sequence[Conversation]
     """Chosen for evaluation; empty: nothing is evaluated."""
+    num_held_out: int = 0
+    """Rows that these were chosen from, none of which is trained on."""
     test_keys: frozenset[bytes] = frozenset()
     """Of what was split off the rows to train on: conversations with these keys are not trained on."""
     notes: Sequence[str] = field(default_factory=list)
@@ -130,7 +132,13 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
             check_columns(rows.columns, name)
         sets = [joined(sets)]
     read = [_read(name, rows, bad) for name, rows in sets]
-    found = RunData(train=read, weights=weights or [1.0] * len(read), test=chosen, test_keys=keys)
+    found = RunData(
+        train=read,
+        weights=weights or [1.0] * len(read),
+        test=chosen,
+        num_held_out=sum(map(num_rows, held_out)),
+        test_keys=keys,
+    )
     data = replace(found, train=[_without(part, found.is_held_out) for part in read])
     notes = [*bad.notes, *_synthetic(sources)]
     if unasked:

@@ -41,6 +41,12 @@ def figures(first: Row, last: Row, after: Row) -> tuple[Figure, ...]:
     )
 
 
+def _held_out(state: SupervisedState) -> str:
+    num_asked, num_all = len(state.test), state.data.num_held_out
+    is_part = num_asked == state.config.num_eval < num_all
+    return f"{num_all:,} held out, of which {num_asked:,} are evaluated on" if is_part else f"{num_asked:,} held out"
+
+
 def facts(state: SupervisedState) -> dict[str, str]:
     """What would be trained: conversations, tokens, steps, and the adapter."""
     config, counts = state.config, state.counts
@@ -53,7 +59,7 @@ def facts(state: SupervisedState) -> dict[str, str]:
         "model": model_fact(config.model_name),
         "tokenizer": config.model_name,
         "renderer": config.renderer_name,
-        "conversations": f"{len(state.train):,} to train on, {len(state.test):,} held out",
+        "conversations": f"{len(state.train):,} to train on, {_held_out(state)}",
         **({"fields not read": printable(", ".join(unread))} if unread else {}),
         "examples": f"{about}{found.num_examples:,}, of which {found.num_truncated:,} lose their end",
         "tokens": f"{about}{found.num_tokens:,}, of which {found.num_trained_tokens:,} ({found.trained_share:.1%}) are "

@@ -1,0 +1,153 @@
+"""Rows of CSV and TSV, in blocks of bytes.
+
+One reader, Python's `csv`, says what a record is: for counting, for where blocks begin, for the numbers of rows and for
+what these hold. Legend: K blocks.
+"""
+
+import csv
+import io
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+import numpy as np
+
+from cookhouse.data.sources.lines import OpenFile, block_bytes
+from cookhouse.data.sources.quotes import Quotes
+from cookhouse.data.sources.store import MAX_LINE_BYTES, RawRow
+from cookhouse.errors import InputError
+
+_BOM = "\xef\xbb\xbf"
+"""As it is read byte by byte."""
+_WAY_OUT = "put a cell that begins with a quote, or holds a line break, between quotes, and double those within it"
+_log = logging.getLogger(__name__)
+
+
+class CsvRows:
+    """CSV or TSV with a header of field names. A quote opens a cell only as its first character, and is doubled within
+    such a cell, which may hold line breaks; elsewhere it is a character as any other.
+    """
+
+    def __init__(self, open_file: OpenFile, name: str, delimiter: str) -> None:
+        """Reads the file once, to find where records begin.
+
+        Raises:
+            InputError: it is empty or has no header, quotes are not closed, or records could be told apart in two ways.
+        """
+        self._open, self._name, self._delimiter = open_file, name, delimiter
+        with open_file() as file:
+            self.num_bytes = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            text = io.TextIOWrapper(file, encoding="latin-1", newline="")
+            try:
+                starts, counts = self._find_records(text)
+            finally:
+                text.detach()
+        if not counts:
+            raise InputError(f"{name} is empty; its first line must name the fields")
+        self._starts = [*starts, self.num_bytes]
+        self._counts = counts
+        self.block_rows = np.array(counts, dtype=np.int64)
+        self._header = self._read_header()
+        # pandas writes the index of a table so, unless it is told not to.
+        self._first_cell = int(len(self._header) > 1 and not self._header[0].strip())
+        self.columns: Sequence[str] = self._header[self._first_cell :]
+        self._check_header()
+        if self._first_cell:
+            _log.warning("%s: its first column has no name, as an index of pandas, and is left out", name)
+        self.block_rows[0] -= 1
+        self._first_K = np.cumsum(self.block_rows) - self.block_rows
+
+    def read(self, block: int) -> Sequence[RawRow]:
+        records = self._records(block)
+        first = int(self._first_K[block]) + 1
+        if len(records) != self._counts[block]:
+            raise InputError(f"{self._name} row {first}: the file has changed while it was read; leave it as it is")
+        return [
+            RawRow(place=f"{self._name} row {number}", content=self._row(cells))
+            for number, cells in enumerate(records[1 if block == 0 else 0 :], start=first)
+        ]
+
+    def _row(self, cells: Sequence[str]) -> object:
+        if not cells:
+            return None
+        if len(cells) != len(self._header):
+            return InputError(
+                f"{len(cells)} cells, and the header names {len(self._header)} fields; quote what it holds"
+            )
+        return dict(zip(self.columns, cells[self._first_cell :], strict=True))
+
+    def _records(self, block: int) -> list[list[str]]:
+        start, end = self._starts[block : block + 2]
+        with self._open() as file:
+            file.seek(start)
+            content = file.read(end - start)
+        try:
+            text = content.decode("utf-8-sig" if start == 0 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{self._name}: not UTF-8 at byte {start + error.start:,}; save the file as UTF-8"
+            ) from error
+        csv.field_size_limit(MAX_LINE_BYTES)
+        try:
+            return list(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True))
+        except csv.Error as error:
+            raise InputError(f"{self._name}: not CSV after byte {start:,}: {error}") from error
+
+    def _read_header(self) -> list[str]:
+        return self._records(0)[0]
+
+    def _check_header(self) -> None:
+        names = self.columns
+        if not names or not all(name.strip() for name in names) or len(set(names)) < len(names):
+            raise InputError(
+                f"{self._name} has no header: its first line must name each field once, and it is "
+                f"{', '.join(map(repr, self._header))[:200]}"
+            )
+
+    def _find_records(self, text: TextIO) -> tuple[list[int], list[int]]:
+        """Where the first record of each block begins, and how many begin in the block, the header among them."""
+        length = block_bytes(self.num_bytes)
+        starts: list[int] = []
+        counts: list[int] = []
+        offset, line, last_block = 0, 1, -1
+        quotes: Quotes | None = None
+        for cells, lines in self._iter_records(text):
+            if offset // length != last_block:
+                last_block = offset // length
+                starts.append(offset)
+                counts.append(0)
+            counts[-1] += 1
+            quotes = quotes or Quotes(self._name, self._delimiter, len(cells))
+            if len(lines) > 1 or '"' in lines[0]:
+                quotes.see(cells, lines, line)
+            offset += sum(map(len, lines))
+            line += len(lines)
+        if quotes is not None:
+            quotes.check()
+        return starts, counts
+
+    def _iter_records(self, text: TextIO) -> Iterator[tuple[list[str], list[str]]]:
+        """Each record, and the lines that it was read from, a character for each byte."""
+        lines: list[str] = []
+
+        def kept() -> Iterator[str]:
+            for line in text:
+                lines.append(line)
+                # A mark at the beginning of the file is no part of its first cell, which may begin with a quote.
+                yield line.removeprefix(_BOM) if len(lines) == 1 and reader.line_num == 0 else line
+
+        csv.field_size_limit(MAX_LINE_BYTES)
+        reader = csv.reader(kept(), delimiter=self._delimiter, strict=True)
+        while True:
+            try:
+                cells = next(reader, None)
+            except csv.Error as error:
+                first = reader.line_num - len(lines) + 1
+                reason = "a quote is opened and never closed" if "end of data" in str(error) else error
+                raise InputError(f"{self._name}: line {first:,} is not CSV: {reason}; {_WAY_OUT}") from error
+            if cells is None:
+                return
+            yield cells, lines
+            lines.clear()
