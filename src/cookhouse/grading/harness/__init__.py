@@ -2,10 +2,11 @@
 
 Members:
     plain        values as JSON, so that nothing but plain data leaves a solution's process
+    usual        names that programs of contests use without importing them
     solution     a solution's process: load it, call a function of it
     judge        a judge's process: tests whose calls go to a solution in another process
     numerals     mathematical answers that are one number, and units
-    answers      comparison of mathematical answers by notation and structure; also used outside, as it is quick
+    extraction   comparison of mathematical answers by notation and structure; also used outside, as it is quick
     mathematics  the same with algebra
 """
 
