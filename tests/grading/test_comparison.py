@@ -234,5 +234,5 @@ def _is_similar(value: Any, expected: Any) -> bool:
             value = {key if isinstance(key, str) else json.dumps(key): item for key, item in value.items()}
         return set(value) == set(expected) and all(_is_similar(value[key], item) for key, item in expected.items())
     if isinstance(expected, float | complex):
-        return value == expected or abs(value - expected) <= 1.5e-5 * max(1, abs(value), abs(expected))
+        return bool(value == expected or abs(value - expected) <= 1.5e-5 * max(1, abs(value), abs(expected)))
     return bool(value == expected)

@@ -112,7 +112,7 @@ def _taken_apart(data: Any) -> tuple[str, Any]:
         ((kind, body),) = data.items()
         if kind == "same" or (kind == "Fraction" and body[1] == 1):
             return _taken_apart(body if kind == "same" else body[0])
-        return _KINDS.get(kind, kind), body
+        return _KINDS.get(kind, str(kind)), body
     if isinstance(data, float) and not math.isfinite(data):
         raise ValueError("the harness writes such floats as text")
     kind = type(data).__name__
