@@ -23,9 +23,9 @@ TRAIN = known.DEEPCODER.train
 TEST = known.DEEPCODER.test_split
 HUMANEVAL = known.HUMANEVAL.train
 
-_ASK = (
+_INSTRUCTION = (
     "Write a Python program that solves the problem. Think first, then answer with the whole program in one ```python "
-    "block.\n\n"
+    "block."
 )
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _KINDS = {"stdin_stdout": "stdin", "function_call": "functional"}
@@ -61,7 +61,8 @@ class DeepCoderConfig(EnvConfig):
             test = read_problems(self.test_path or HUMANEVAL, parse_humaneval)
         else:
             test = read_problems(self.test_path or TEST, parse)
-        return self.train_set(train, partial(self._group, self.group_size)), self.test_set(
+        asked = f'"{_INSTRUCTION}", then each problem'
+        return self.train_set(train, partial(self._group, self.group_size), asked=asked), self.test_set(
             test, partial(self._group, 1)
         )
 
@@ -78,7 +79,7 @@ def parse_deepcoder(row: Mapping[str, Any], *, max_tests: int) -> CodeProblem | 
     starter = row.get("starter_code")
     if starter:
         question += f"\n\nStart from this code:\n```python\n{starter}\n```"
-    return CodeProblem(question=_ASK + question, tests=tests, source="deepcoder") if tests else None
+    return CodeProblem(question=f"{_INSTRUCTION}\n\n{question}", tests=tests, source="deepcoder") if tests else None
 
 
 def _tests(row: Mapping[str, Any]) -> list[CodeTest]:

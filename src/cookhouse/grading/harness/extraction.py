@@ -39,6 +39,7 @@ _FUNCTIONS = frozenset(
         *("arctan", "min", "max", "gcd", "lcm", "det", "mod", "inf"),
     )
 )
+_VARIABLE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]|[<>,;:&]|\\(?:le|ge|ne|in|text|approx)(?![A-Za-z])")
 _MAX_ITEMS = 100
 _MAX_DEPTH = 20  # of brackets
 
@@ -94,6 +95,8 @@ def _is_same(ours: str, theirs: str, algebra: Algebra) -> bool:
     named = _without_names(ours, theirs)
     if named is not None:
         return named != ("", "") and _is_same(*named, algebra)
+    if (result := _result(ours, algebra)) is not None:
+        return _is_same(result, theirs, algebra)
     our_base, their_base = read_based(ours), read_based(theirs)
     if our_base or their_base:
         return is_same_in_base(our_base, ours, their_base, theirs)
@@ -121,6 +124,16 @@ def _without_names(ours: str, theirs: str) -> tuple[str, str] | None:
     if right and not _RELATION.search(ours):
         return ours, right[2]
     return None
+
+
+def _result(text: str, algebra: Algebra) -> str | None:
+    """What `10/2 = 5` comes to; None where there are variables or relations, or it does not come to that."""
+    name, *parts = text.split("=")
+    if not re.fullmatch(_NAME, name.strip()):
+        parts = [name, *parts]
+    if len(parts) != 2 or any(_VARIABLE.search(part) or not part.strip() for part in parts):
+        return None
+    return parts[1].strip() if algebra(parts[0].strip(), parts[1].strip()) else None
 
 
 def _are_same_items(ours: Collection, theirs: Collection, algebra: Algebra) -> bool:

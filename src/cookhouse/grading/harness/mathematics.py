@@ -6,6 +6,7 @@ most comparisons need, before it forks: 0.1 to 0.5 s that each comparison would 
 
 import dataclasses
 import logging
+import re
 from typing import Any
 
 from math_verify import LatexExtractionConfig, grader, parse, verify
@@ -37,6 +38,7 @@ _NOTATION = LatexExtractionConfig(
     boxed_match_priority=0,
     normalization_config=dataclasses.replace(LatexExtractionConfig().normalization_config, units=False),
 )
+_IMAGINARY = re.compile(r"(?<=[\d)}])i(?![A-Za-z])")  # apart, so that it is the same in `3i` and in `i`
 _DIGITS = 1000  # to which constants are told apart
 _ROUNDING = 5e-4  # of a value, that a decimal of six places may be off by
 _is_near = grader.sympy_numeric_eq
@@ -49,7 +51,9 @@ def compare(answer: str, expected: str) -> None:
 
 def _is_equal(answer: str, expected: str) -> bool:
     ours, theirs = (
-        parse(f"\\boxed{{{text}}}", [_NOTATION], fallback_mode="no_fallback", parsing_timeout=None)
+        parse(
+            f"\\boxed{{{_IMAGINARY.sub(' i', text)}}}", [_NOTATION], fallback_mode="no_fallback", parsing_timeout=None
+        )
         for text in (answer, expected)
     )
     return bool(verify(theirs, ours, allow_set_relation_comp=True, timeout_seconds=None))

@@ -24,8 +24,12 @@ _SYNTAX = (
     (r"(?<!\\)\\[,;: ]|~|\\(?:q?quad|enspace|thinspace|nobreakspace)(?![a-zA-Z])", " "),
     (r"\\(?:[dtc]|nice|s)frac(?![a-zA-Z])", r"\\frac"),
     (r"\\[dt]binom(?![a-zA-Z])", r"\\binom"),
+    (r"\{ ?([^{}]+?) ?\\choose(?![a-zA-Z]) ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
+    (r"\\frac ([A-Za-z\d]) ?([A-Za-z\d])(?![A-Za-z\d])", r"\\frac{\1}{\2}"),
+    (r"\\cosec(?![a-zA-Z])", r"\\csc"),
     (r"\{ ?([^{}]+?) ?\\over(?![a-zA-Z]) ?([^{}]+?) ?\}", r"\\frac{\1}{\2}"),
     (r"^ ?([^{}]+?) ?\\over(?![a-zA-Z]) ?([^{}]+?) ?$", r"\\frac{\1}{\2}"),
+    (r"\\mathbf ?\{ ?([RZNQC]) ?\}", r"\\mathbb{\1}"),
     (
         r"\\(?:text(?:bf|rm|it|sf|tt|normal|up)|math(?:rm|bf|sf|tt)|[mh]box|operatorname\*?)(?![a-zA-Z])",
         r"\\text",
@@ -56,6 +60,7 @@ _PLAIN = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"\*\*", "^"),
+        (r"^ ?<([^<>]*,[^<>]*)> ?$", r"\\langle \1\\rangle "),
         (r"<=", r"\\le "),
         (r">=", r"\\ge "),
         (r"(?<![\d)n])!=", r"\\ne "),
@@ -65,6 +70,10 @@ _PLAIN = tuple(
         (r"(?<![\\A-Za-z])a(?=(?:sin|cos|tan) ?[(\d])", "arc"),
         (r"(?<![\\A-Za-z])log_?(\d+)(?= ?\()", r"\\log_{\1}"),
         (rf"(?<![\\A-Za-z])lg{_ARGUMENT}", r"\\log_{10} "),
+        (r"(?<![\\A-Za-z])cosec(?![A-Za-z])", "csc"),
+        (r"(?<![\w./^{(])(\d+)/(\d+) (?=\\?[A-Za-z])", r"\\frac{\1}{\2} "),
+        (r"(?<=\d) ?\* ?(?=[A-Za-z\\])", ""),
+        (r"(?<![\\A-Za-z])binom ?\(([^(),]+),([^(),]+)\)", r"\\binom{\1}{\2}"),
         (rf"(?<![\\A-Za-z])sqrt{_ARGUMENT}", r"\\sqrt "),
         (r"(?<![\\A-Za-z])cbrt(?= ?\()", r"\\sqrt[3]"),
         (rf"(?<![\\A-Za-z])({'|'.join(_CURVES)}){_ARGUMENT}", r"\\\1 "),
@@ -89,7 +98,7 @@ _PHRASES = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in (
         (r"(?:the )?(?:set of )?(?:all )?(?:the )?real(?:s| numbers)|(?:全体|所有)?实数集?", r"\\mathbb{R}"),
-        (r"(?:the )?(?:empty|null) ?set|空集", r"\\emptyset"),
+        (r"(?:the )?(?:empty|null) ?set|空集|\\?\{ ?\\?\}", r"\\emptyset"),
         (r"dne|does(?: not|n't) exist|不存在", r"\\text{does not exist}"),
         (r"(?:there (?:is|are) )?no solutions?|无解|無解", r"\\text{no solution}"),
         (r"(?:there (?:is|are) )?no real solutions?|无实数解", r"\\text{no real solution}"),
@@ -99,7 +108,9 @@ _PHRASES = tuple(
     )
 )
 _LEAD = re.compile(
-    r"(?:(?:the )?(?:final |correct )?answer(?: is)? ?[:=]? |(?:故|所以)?(?:正确)?(?:答案|选项?|答)[是为:]*)(?=\S)",
+    r"(?:(?:\\text ?\{ ?)?(?:the )?(?:final |correct )?answer(?: is)? ?[:=]? ?(?:\}| )"
+    r"|(?:故|所以)?(?:正确)?(?:答案|选项?|答)[是为:]*"
+    r"|(?:approximately|approx\.?|about|roughly) (?=[-\d\\(])) ?(?=\S)",
     re.IGNORECASE,
 )
 _CHINESE = tuple(
@@ -107,6 +118,7 @@ _CHINESE = tuple(
     for pattern, replacement in (
         (r"百分之 ?(\d+(?:\.\d+)?)", r"\1%"),
         (r"(\d+) ?分之 ?(\d+)", r"\\frac{\2}{\1}"),
+        (r"(?<=\d) ?比 ?(?=\d)", ":"),
         (r"负(?=\d)", "-"),
         (r"约(?=\d)", ""),
         (r"(?<=[\d)}]) ?(?:或者?|和|与|及) ?(?=[-\dA-Za-z(\\])", ", "),
@@ -119,6 +131,9 @@ _QUOTES = ("**", '"', "'", "`")
 _SUCH_THAT = re.compile(
     r"\\?\{ ?[A-Za-z] ?(?:\\in ?\\mathbb ?\{R\} ?)?(?:\\mid|\||:|\\vert) ?(?P<what>[^{}]*?[<>=\\][^{}]*?) ?\\?\}"
 )
+_OR = re.compile(r" ?(?:(?<![A-Za-z\\])or(?![A-Za-z])|\\text ?\{ ?or ?\}|\\cup(?![a-z])|\\lor(?![a-z])) ?")
+_INEQUALITY = re.compile(r"(?P<name>[A-Za-z]) ?(?P<how><|>|\\le(?![a-z]) ?|\\ge(?![a-z]) ?) ?(?P<bound>[^<>=,;]+)")
+_SIDES = {"<": "(-\\infty,{})", "\\le": "(-\\infty,{}]", ">": "({},\\infty)", "\\ge": "[{},\\infty)"}
 _OPEN_INTERVAL = re.compile(r"([\[\](])([^\[\]]*[,;][^\[\]]*)([\[\])])")
 
 
@@ -137,7 +152,8 @@ def spelled(text: str) -> str:
         text = _with_arguments(text, call, form)
     text = _ROOT.sub(lambda match: f"\\sqrt{match[1] or ''}{{{match[2]}}}", text)
     text = re.sub(r" +", " ", text).strip().rstrip(".,;").strip()
-    return _interval(re.sub(r"^(?:=|\\approx(?![a-z])) ?", "", text))
+    text = re.sub(r"^(?:=|\\approx(?![a-z])) ?", "", text)
+    return _union(re.sub(r"^([-\d./]+) ?= ?([A-Za-z])$", r"\2 = \1", text))
 
 
 def _unwrapped(text: str) -> str:
@@ -184,6 +200,15 @@ def _with_arguments(text: str, call: re.Pattern[str], form: str) -> str:
         text = text[: match.start()] + form % values + text[end + 1 :]
         start = match.start() + 1
     return text
+
+
+def _union(text: str) -> str:
+    r"""`x<1` or `x>3` as `(-\infty,1)\cup(3,\infty)`."""
+    parts = [_INEQUALITY.fullmatch(part) for part in _OR.split(text)]
+    if len(parts) < 2 or None in parts or len({part["name"] for part in parts if part}) > 1:
+        return _interval(text)
+    sides = ((part["how"].strip(), part["bound"]) for part in parts if part)
+    return "\\cup ".join(_SIDES[how].format(bound) for how, bound in sides)
 
 
 def _interval(text: str) -> str:

@@ -12,7 +12,7 @@ def _table(text: str) -> dict[str, str]:
 _CURRENCIES = _table(
     r"""
     \$=dollar €=euro £=pound~sterling ¥=yen|yuan ₹=rupee ₩=won ₽=ruble ₺=lira ₫=dong ₱=peso ฿=baht ₪=shekel
-    ₴=hryvnia US\$=dollar USD=dollar EUR=euro GBP=pound~sterling CNY=yuan RMB=yuan JPY=yen INR=rupee Rs.=rupee
+    ₴=hryvnia ¢=cent US\$=dollar USD=dollar EUR=euro GBP=pound~sterling CNY=yuan RMB=yuan JPY=yen INR=rupee Rs.=rupee
     Rs=rupee KRW=won CHF=franc
     """
 )
@@ -50,7 +50,7 @@ _SYMBOL_UNIT = re.compile(
     rf"|(?P<money>{_CURRENCY}))"
 )
 _WORD_UNIT = re.compile(
-    rf"(?P<body>.*?[\d}}).]{_SCALE})(?P<space> ?)"
+    rf"(?P<body>.*?(?:[\d}}).]{_SCALE}|\\pi(?= )))(?P<space> ?)"
     rf"(?P<unit>{_LETTERS}\.?(?:(?: |-|/| / |\b){_LETTERS}\.?){{0,4}})(?P<power>\^ ?\{{?[23]\}}?)?",
 )
 _SYNONYMS = _table(
