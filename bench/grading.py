@@ -211,7 +211,8 @@ def _wrong_numbers(value: Fraction) -> Iterator[Form]:
     if low == 1 and top >= 10:
         yield "split", f"({str(top)[0]},{str(top)[1:]})"
         yield "decimal point", f"{sign}{str(top)[0]}.{str(top)[1:]}" if top != 10 else "1.0"
-        yield "spaced", f"{sign}{str(top)[0]} {str(top)[1:]}"
+        if len(str(top)) != 4:  # `1 234` is a group of digits
+            yield "spaced", f"{sign}{str(top)[0]} {str(top)[1:]}"
         yield "slash", f"{str(top)[0]}/{str(top)[1:]}" if int(str(top)[1:]) else "1/7"
     if value:
         yield "negated", f"{'' if sign else '-'}{top}/{low}"

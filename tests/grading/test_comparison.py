@@ -1,5 +1,7 @@
 """What equals what a test expects, and in which time."""
 
+import decimal
+import fractions
 import json
 import time
 import tracemalloc
@@ -51,9 +53,9 @@ def test_a_value_equals_itself(value: Any) -> None:
 
 @given(_VALUES, _VALUES)
 def test_equality_is_python_s(left: Any, right: Any) -> None:
-    """Catches a comparison that takes what differs for equal."""
+    """Catches a comparison that takes what differs for equal, but for floats that are near and keys as JSON's."""
     if is_same_value(dumps(left), right):
-        assert _with_lists(left) == _with_lists(right)
+        assert _is_similar(left, right)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +68,20 @@ def test_equality_is_python_s(left: Any, right: Any) -> None:
         ({2: 1, 1.0: 2}, {1: 2, 2: 1}),
         ({1, 2}, {2.0, 1.0}),
         (range(2), range(2)),
+        (0.1 + 0.2, 0.3),
+        (1e15 + 1, 1e15),
+        ([[1 / 3], (2,)], [[0.33333], [2.0]]),
+        ({"a": 0.1 + 0.2}, {"a": 0.3}),
+        ({0.1 + 0.2, 5}, {5, 0.3}),
+        ({1: "a", 2: [3]}, {"2": [3], "1": "a"}),
+        ({None: 1, True: 2, 0.5: 3, 10**400: 4}, {"null": 1, "true": 2, "0.5": 3, str(10**400): 4}),
+        (fractions.Fraction(4, 2), 2),
+        (decimal.Decimal("0.30"), 0.3),
+        pytest.param(10**5000 + 1, 10**5000 + 1, id="long"),
     ],
 )
 def test_equal_values(value: Any, expected: Any) -> None:
+    """Catches a right result that judges take and this comparison refuses."""
     assert is_same_value(dumps(value), expected)
 
 
@@ -83,6 +96,20 @@ def test_equal_values(value: Any, expected: Any) -> None:
         (float("nan"), 1.0),
         ([1], [1, 2]),
         ("set", {1}),
+        (fractions.Fraction(10**17 * 3 + 1, 3), 10**17),
+        (0.31, 0.3),
+        (1.0000001, 1),
+        (10**16 + 1, 10**16),
+        pytest.param(10**5000 + 1, 10**5000, id="long"),
+        (0.3001, 0.3),
+        ("0.3", 0.3),
+        ({"1": "a"}, {1: "a"}),
+        ({1: "a"}, {"2": "a"}),
+        ({1: 2, "1": 2}, {"1": 2}),
+        ({1: 0.2}, {"1": 0.3}),
+        ({0.2}, {0.3}),
+        (float("inf"), 1e308),
+        (10**400, 1.0),
     ],
 )
 def test_different_values(value: Any, expected: Any) -> None:
@@ -199,9 +226,13 @@ def test_different_text(printed: str, expected: str) -> None:
     assert not is_same_text(printed, expected)
 
 
-def _with_lists(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_with_lists(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _with_lists(item) for key, item in value.items()}
-    return value
+def _is_similar(value: Any, expected: Any) -> bool:
+    if isinstance(expected, (list, tuple)):
+        return len(value) == len(expected) and all(map(_is_similar, value, expected))
+    if isinstance(expected, dict):
+        if all(isinstance(key, str) for key in expected):
+            value = {key if isinstance(key, str) else json.dumps(key): item for key, item in value.items()}
+        return set(value) == set(expected) and all(_is_similar(value[key], item) for key, item in expected.items())
+    if isinstance(expected, float | complex):
+        return bool(value == expected or abs(value - expected) <= 1.5e-5 * max(1, abs(value), abs(expected)))
+    return bool(value == expected)

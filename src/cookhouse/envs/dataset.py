@@ -34,9 +34,13 @@ class GroupDataset(Generic[P]):
         batch_size: int,
         seed: int | None = 0,
         n_batches: int | None = None,
+        asked: str = "",
     ) -> None:
-        """`seed` None keeps the order of the problems, in one epoch as in the other."""
+        """`seed` None keeps the order of the problems, in one epoch as in the other. `asked` says what a question has
+        that the rows do not.
+        """
         self.problems = problems
+        self.asked = asked
         self._make_group = make_group
         self._batch_size = batch_size
         self._seed = seed
@@ -84,7 +88,9 @@ class EnvConfig(EnvironmentSettings):
             system_prompt=self.system_prompt,
         )
 
-    def train_set(self, problems: Sequence[P], make_group: Callable[[P], EnvGroupBuilder]) -> "GroupDataset[P]":
+    def train_set(
+        self, problems: Sequence[P], make_group: Callable[[P], EnvGroupBuilder], *, asked: str = ""
+    ) -> "GroupDataset[P]":
         """The first `n_train_samples` problems, shuffled by the seed. Raises `InputError` for an impossible size."""
         _check_group_size(self.group_size)
         return GroupDataset(
@@ -93,6 +99,7 @@ class EnvConfig(EnvironmentSettings):
             batch_size=self.batch_size,
             seed=self.seed,
             n_batches=self.n_batches,
+            asked=asked,
         )
 
     def test_set(self, problems: Sequence[P], make_group: Callable[[P], EnvGroupBuilder]) -> "GroupDataset[P]":

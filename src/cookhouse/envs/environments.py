@@ -153,6 +153,12 @@ class Mixed:
     names: Sequence[str]
     """Tags of the groups of each part."""
 
+    @property
+    def asked(self) -> str:
+        """What the questions of each part are given beside what its rows have."""
+        told = ((name, getattr(part, "asked", "")) for name, part in zip(self.names, self.parts, strict=True))
+        return "; ".join(f"{name}: {asked}" for name, asked in told if asked)
+
     def __len__(self) -> int:
         return max(len(part) for part in self.parts)
 

@@ -5,12 +5,16 @@ process as bytes and plain data, and are compared here; test code with assertion
 calls the solution in another. A solution that exits early, prints an answer, patches built-ins or returns objects with
 an `__eq__` of their own can therefore only produce results, not a verdict.
 
+Programs and functions run as the judges of their data sets run them: with the names of `harness.usual`, which answers
+that complete a starter do not import, and with room for the output that a test expects.
+
 What remains: a test that computes what it expects with the solution's own functions can be satisfied by wrong ones
 (give the right ones as `setup`), and a test that passes for any value, such as `assert f(1) is not None`, passes for
 any value. A solution can also read the arguments of a test, and guess.
 """
 
 import dataclasses
+import decimal
 import enum
 import json
 import re
@@ -26,6 +30,9 @@ from cookhouse.grading.sandbox import Execution, Limits, Outcome, PairingSandbox
 _PYTHON = {"", "py", "python", "python3"}
 _FENCE = re.compile(r"(?P<fence>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _DETAIL_CHARACTERS = 500
+_MAX_DIGITS = 100_000
+_SOLUTION = ("plain", "usual", "solution")
+_ROOM = 4  # bytes of output for each that a test expects, beyond the limit
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +51,8 @@ class StdinTest:
 class FunctionTest:
     """`entry_point(*arguments)`, a function or a method of class `Solution`, must equal `expected`; all plain data.
 
-    A tuple equals a list of the same items: tests are mostly read from JSON, which has no tuples.
+    A tuple equals a list of the same items, and a key its text: tests are mostly read from JSON, which has no tuples,
+    and no keys but texts. An expected float allows an error of 1e-5, absolute or relative.
     """
 
     entry_point: str
@@ -169,12 +177,13 @@ def _is_python(info: str) -> bool:
 def parse_code_test(row: Mapping[str, Any]) -> CodeTest:
     """A test of the DeepCoder and LiveCodeBench data: `input`, `output`, `testtype` ("stdin" or "functional").
 
-    A functional test has its arguments in `input`, one JSON value a line, the expected value as JSON in `output`, and
-    the function's name in `metadata.func_name`. Raises InputError for anything else.
+    The text of a stdin test may be a list of lines. A functional test has its arguments in `input`, one JSON value a
+    line, the expected value as JSON in `output`, and the function's name in `metadata.func_name`. Raises InputError for
+    anything else.
     """
     kind = row.get("testtype", "stdin")
     if kind == "stdin":
-        return StdinTest(input=str(row["input"]), output=str(row["output"]))
+        return StdinTest(input=_lines(row["input"]), output=_lines(row["output"]))
     if kind != "functional":
         raise InputError(f"a test has testtype {kind!r}; stdin and functional are known")
     metadata = row.get("metadata") or {}
@@ -182,18 +191,32 @@ def parse_code_test(row: Mapping[str, Any]) -> CodeTest:
     if not name:
         raise InputError("a functional test names no function; its metadata must have func_name")
     try:
-        arguments = [json.loads(line) for line in str(row["input"]).splitlines() if line.strip()]
-        return FunctionTest(entry_point=name, arguments=arguments, expected=json.loads(row["output"]))
+        arguments = [read_json(line) for line in str(row["input"]).splitlines() if line.strip()]
+        return FunctionTest(entry_point=name, arguments=arguments, expected=read_json(row["output"]))
     except ValueError as error:
         raise InputError(f"a functional test of {name} is not JSON: {error}") from error
+
+
+def read_json(text: str) -> Any:
+    """JSON with integers of any length up to `_MAX_DIGITS`; Python alone reads them up to 4,300."""
+    return json.loads(text, parse_int=_whole)
+
+
+def _lines(value: Any) -> str:
+    """Text, or lines of it in a list, as APPS and TACO have them."""
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"an integer of {len(digits):,} digits; at most {_MAX_DIGITS:,} are read")
+    return int(decimal.Decimal(digits))
 
 
 async def _run_test(code: str, test: CodeTest, limits: Limits, sandbox: Sandbox) -> TestResult:
     match test:
         case StdinTest():
-            execution = await sandbox.run(
-                Program(source=code, stdin=test.input.encode(errors="surrogatepass"), limits=limits)
-            )
+            execution = await sandbox.run(_main(code, test, limits))
             return _failure(execution) or _compared(is_same_text(execution.text, test.output), execution)
         case FunctionTest():
             execution = await sandbox.run(_call(code, test, limits))
@@ -210,7 +233,7 @@ async def _run_assertions(code: str, test: AssertTest, limits: Limits, sandbox: 
         )
     # A second longer than the judge: it is the judge that says what took too long.
     longer = dataclasses.replace(limits, wall_seconds=limits.wall_seconds + 1.0)
-    modules = harness_modules("plain", "solution", "judge")
+    modules = harness_modules(*_SOLUTION, "judge")
     solution = Program(source=f"import harness.solution as s\ns.serve({code!r})\n", modules=modules, limits=longer)
     judging = f"import harness.judge as j\nj.judge({test.code!r}, {test.setup!r}, {list(test.names)!r})\n"
     execution, verdict = await sandbox.run_pair(solution, Program(source=judging, modules=modules, limits=limits))
@@ -236,10 +259,26 @@ def _judged(verdict: bytes) -> str | None:
         return "the tests ended without a verdict"
 
 
+def _main(code: str, test: StdinTest, limits: Limits) -> Program:
+    source = f"from harness.solution import run\nrun({code!r})\n"
+    given = test.input.encode(errors="surrogatepass")
+    limits = _with_room(limits, test.output)
+    return Program(source=source, stdin=given, modules=harness_modules(*_SOLUTION), limits=limits)
+
+
 def _call(code: str, test: FunctionTest, limits: Limits) -> Program:
     arguments = dumps(list(test.arguments))
     source = f"import harness.solution as s\ns.call({code!r}, {test.entry_point!r}, {arguments!r})\n"
-    return Program(source=source, modules=harness_modules("plain", "solution"), limits=limits)
+    limits = _with_room(limits, dumps(test.expected))
+    return Program(source=source, modules=harness_modules(*_SOLUTION), limits=limits)
+
+
+def _with_room(limits: Limits, expected: str) -> Limits:
+    """A test may expect more than the limit of output; what is right may be longer than that, such as with all digits
+    of floats.
+    """
+    room = _ROOM * len(expected.encode(errors="surrogatepass"))
+    return dataclasses.replace(limits, output_bytes=limits.output_bytes + room)
 
 
 def _failure(execution: Execution) -> TestResult | None:

@@ -2,13 +2,17 @@
 
 import contextlib
 import functools
+import re
 
 from cookhouse.grading.harness import harness_modules
 from cookhouse.grading.harness.extraction import is_same_answer
 from cookhouse.grading.sandbox import Limits, LocalSandbox, Outcome, Program
 
-_HARNESS = ("numerals", "extraction", "mathematics")
+_HARNESS = (*("units", "numerals", "bases", "choices", "characters", "spelling", "extraction", "mathematics"),)
 _NUM_WORKERS = 4  # about 80 MB each
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*(?P<brace>\{)?")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_BOXED_TOKEN = re.compile(r"(?:\\[A-Za-z]+\s*(?:\{[^{}]*\})+|[^\s$])+")
 _MAX_CHARACTERS = 2000  # longer answers are not answers; parsing them would only use up the time
 
 
@@ -35,10 +39,14 @@ async def grade_math(answer: str, expected: str, *, timeout_seconds: float = 5.0
 
 
 def extract_math_answer(text: str) -> str | None:
-    r"""The content of the last `\boxed{...}`, or else what follows the last `####`; None if there is neither."""
-    start = text.rfind("\\boxed{")
-    if start >= 0:
-        return _balanced(text, start + len("\\boxed{"))
+    r"""The content of the last `\boxed{...}` or `\fbox{...}`, or else what follows the last `####`; None if there is
+    neither. `\boxed 7` boxes what stands before the next blank.
+    """
+    boxes = list(_BOX.finditer(text))
+    if boxes:
+        if boxes[-1]["brace"]:
+            return _balanced(text, boxes[-1].end())
+        return _token(text[boxes[-1].end() :])
     _, mark, after = text.rpartition("####")
     lines = after.strip().splitlines()
     return lines[0].strip() if mark and lines else None
@@ -47,11 +55,17 @@ def extract_math_answer(text: str) -> str | None:
 def _balanced(text: str, start: int) -> str | None:
     """Up to the brace that closes the one before `start`; None if none does."""
     depth = 1
-    for index in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[index], 0) if text[index - 1] != "\\" else 0
+    for mark in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(mark[0], 0)
         if depth == 0:
-            return text[start:index].strip()
+            return text[start : mark.start()].strip()
     return None
+
+
+def _token(text: str) -> str | None:
+    """What a box without braces is put around: a command with its arguments, or all up to a blank."""
+    match = _BOXED_TOKEN.match(text)
+    return match[0].rstrip(".,;:") or None if match else None
 
 
 class _AlgebraNeeded(Exception):  # noqa: N818 - not an error

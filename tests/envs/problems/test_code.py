@@ -74,6 +74,8 @@ def test_deepcoder_tests_are_read_in_every_form_of_the_data() -> None:
         {"problem": "p", "tests": [{"type": "function_call", "fn_name": "f", "input": [[1], 2], "output": [3]}]},
         {"problem": "p", "tests": json.dumps({"inputs": ["1 2"], "outputs": ["3"]})},
         {"problem": "p", "tests": {"fn_name": "f", "inputs": [[[1], 2]], "outputs": [[3]]}},
+        {"problem": "p", "tests": {"fn_name": "f", "inputs": [[[1], 2]], "outputs": [3]}},
+        {"problem": "p", "tests": {"inputs": [["1 2"]], "outputs": [["3"]]}},
     ]
     tests: list[Any] = []
     for row in rows:
@@ -81,7 +83,27 @@ def test_deepcoder_tests_are_read_in_every_form_of_the_data() -> None:
         assert problem is not None
         tests += problem.tests
     typed, called = StdinTest(input="1 2", output="3"), FunctionTest(entry_point="f", arguments=[[1], 2], expected=3)
-    assert tests == [typed, typed, called, called, typed, called]
+    assert tests == [typed, typed, called, called, typed, called, called, typed]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ([{"1": 2, "-3": 4}, {"5": 6}], [{1: 2, -3: 4}, {"5": 6}]),
+        ([{"1": 2, "a": 4}], [{"1": 2, "a": 4}]),
+        ([[{"1": 2}]], [[{"1": 2}]]),
+        ([], []),
+        ([10**5000], [10**5000]),
+    ],
+    ids=["whole", "mixed", "inner", "none", "long"],
+)
+def test_whole_keys_of_a_first_argument_are_integers(arguments: list[Any], read: list[Any]) -> None:
+    """Catches a function that gets texts where the judges of APPS and TACO give it integers."""
+    inputs = json.dumps(arguments) if arguments != [10**5000] else f"[1{'0' * 5000}]"
+    row = {"problem": "p", "tests": f'{{"fn_name": "f", "inputs": [{inputs}], "outputs": [[1]]}}'}
+    problem = parse_deepcoder(row, max_tests=15)
+    assert problem is not None
+    assert problem.tests == [FunctionTest(entry_point="f", arguments=read, expected=1)]
 
 
 @pytest.mark.parametrize("tests", ["{", [], [3], [{"input": "1"}], [{"input": "1", "output": "2", "testtype": "x"}], 5])

@@ -9,6 +9,7 @@ import pytest
 from tests.envs.answers import answer_with, configured
 
 from cookhouse.envs import MathConfig, MathEnv, MathProblem, Prompting
+from cookhouse.envs.environments import Mixed
 from cookhouse.errors import InputError
 from cookhouse.grading import NamedGrader
 
@@ -64,6 +65,11 @@ async def test_fields_of_the_known_sets(
     assert [(problem.question, problem.answer) for problem in train.problems] == [("a", "1234")]
     assert [(problem.question, problem.answer) for problem in test.problems] == [("b", "5")]
     assert train.get_batch(0)[0].logging_tags() == [dataset]
+    env = MathEnv(train.problems[0], config.prompting)
+    instruction = env.get_question().removeprefix("a").strip()
+    assert instruction
+    assert instruction in train.asked
+    assert instruction in Mixed(parts=[train, test], names=["x", "y"]).asked  # in the plan of a mix, too
 
 
 async def test_the_real_files_are_read(shared: Path) -> None:

@@ -1,6 +1,7 @@
 """DeepCoder: competition problems with tests by standard input or function call; HumanEval to evaluate on."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,16 +15,19 @@ from cookhouse.envs.problems.problem import ProblemGroupBuilder
 from cookhouse.envs.problems.python_benchmarks import parse_humaneval
 from cookhouse.envs.rows import read_problems, text_field
 from cookhouse.errors import InputError
-from cookhouse.grading import CodeTest, FunctionTest, parse_code_test
+from cookhouse.grading import CodeTest, FunctionTest, StdinTest, parse_code_test
+from cookhouse.grading.code import read_json
+from cookhouse.grading.harness.plain import dumps
 
 TRAIN = known.DEEPCODER.train
 TEST = known.DEEPCODER.test_split
 HUMANEVAL = known.HUMANEVAL.train
 
-_ASK = (
+_INSTRUCTION = (
     "Write a Python program that solves the problem. Think first, then answer with the whole program in one ```python "
-    "block.\n\n"
+    "block."
 )
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _KINDS = {"stdin_stdout": "stdin", "function_call": "functional"}
 
 
@@ -57,7 +61,8 @@ class DeepCoderConfig(EnvConfig):
             test = read_problems(self.test_path or HUMANEVAL, parse_humaneval)
         else:
             test = read_problems(self.test_path or TEST, parse)
-        return self.train_set(train, partial(self._group, self.group_size)), self.test_set(
+        asked = f'"{_INSTRUCTION}", then each problem'
+        return self.train_set(train, partial(self._group, self.group_size), asked=asked), self.test_set(
             test, partial(self._group, 1)
         )
 
@@ -74,14 +79,14 @@ def parse_deepcoder(row: Mapping[str, Any], *, max_tests: int) -> CodeProblem | 
     starter = row.get("starter_code")
     if starter:
         question += f"\n\nStart from this code:\n```python\n{starter}\n```"
-    return CodeProblem(question=_ASK + question, tests=tests, source="deepcoder") if tests else None
+    return CodeProblem(question=f"{_INSTRUCTION}\n\n{question}", tests=tests, source="deepcoder") if tests else None
 
 
 def _tests(row: Mapping[str, Any]) -> list[CodeTest]:
     """Tests in any of the forms that the parts of the data set have; those that cannot be read are left out."""
     tests = row["tests"]
     try:
-        tests = json.loads(tests) if isinstance(tests, str) else tests
+        tests = read_json(tests) if isinstance(tests, str) else tests
         metadata = row.get("metadata") or {}
         metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
     except ValueError:
@@ -100,13 +105,29 @@ def _test(raw: Mapping[str, Any]) -> CodeTest | None:
     name = raw.get("fn_name")
     try:
         if name and isinstance(raw["input"], Sequence) and not isinstance(raw["input"], str):
-            # The expected value stands in a list of its own.
-            return FunctionTest(entry_point=name, arguments=raw["input"], expected=raw["output"][0])
+            return FunctionTest(
+                entry_point=name, arguments=_with_whole_keys(raw["input"]), expected=_only(raw["output"])
+            )
         metadata = {**(raw["metadata"] or {}), **({"func_name": name} if name else {})}
         return parse_code_test({**raw, "testtype": _KINDS.get(kind, kind), "metadata": metadata})
     except (InputError, KeyError, IndexError, TypeError):
         return None
 
 
+def _only(output: Any) -> Any:
+    """The expected value, which mostly stands in a list of its own."""
+    return output[0] if isinstance(output, list) and len(output) == 1 else output
+
+
+def _with_whole_keys(arguments: Sequence[Any]) -> Sequence[Any]:
+    """A first argument whose keys are integers as JSON writes them gets these, as the judges of APPS and TACO do it."""
+    first = arguments[0] if arguments else None
+    if isinstance(first, dict) and all(isinstance(key, str) and _INTEGER.fullmatch(key) for key in first):
+        return [{int(key): value for key, value in first.items()}, *arguments[1:]]
+    return arguments
+
+
 def _input_length(test: CodeTest) -> int:
-    return len(str(getattr(test, "input", None) or getattr(test, "arguments", "")))
+    if isinstance(test, FunctionTest):
+        return len(dumps(list(test.arguments)))
+    return len(test.input) if isinstance(test, StdinTest) else 0

@@ -19,7 +19,7 @@ from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.grading import Grader, NamedGrader, by_value, extract_math_answer
 from cookhouse.settings import GradingSettings
 
-_ASK = "\n\nThink step by step and write the final answer in \\boxed{}."
+_INSTRUCTION = "Think step by step and write the final answer in \\boxed{}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class MathEnv(ProblemEnv):
         self._grader = grader
 
     def get_question(self) -> str:
-        return self.problem.question + _ASK
+        return f"{self.problem.question}\n\n{_INSTRUCTION}"
 
     def get_expected(self) -> str:
         return self.problem.answer
@@ -138,7 +138,8 @@ class MathConfig(EnvConfig, GradingSettings):
         held_out = {problem.question for problem in test}
         read = read_problems(self.dataset_path or train_split.hub, train_split.parse)
         train = [problem for problem in read if problem.question not in held_out]
-        return self.train_set(train, partial(self._group, grader, self.group_size)), self.test_set(
+        asked = f'each question, then "{_INSTRUCTION}"'
+        return self.train_set(train, partial(self._group, grader, self.group_size), asked=asked), self.test_set(
             test, partial(self._group, grader, 1)
         )
 

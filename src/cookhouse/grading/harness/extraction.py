@@ -10,26 +10,14 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
-from .numerals import are_compatible, is_same_number, read_number, split_unit
+from .bases import in_tens, is_same_in_base, read_based
+from .choices import split_choice
+from .numerals import is_same_number, read_number
+from .spelling import spelled
+from .units import are_compatible, split_unit
 
 Algebra = Callable[[str, str], bool]
 
-_UNICODE = str.maketrans(
-    {"−": "-", "–": "-", "×": "\\times ", "·": "\\cdot ", "π": "\\pi ", "∞": "\\infty ", "∪": "\\cup "}
-)
-_SYNTAX = (
-    (r"(?<=\d)(?:,? ?\\!|\{,\}|\\,)+ ?(?=\d{3}(?!\d))", ""),  # digit groups; a bare comma may separate items
-    (r"\\(?:left|right|displaystyle|big|Big|bigl|bigr)(?![a-zA-Z])", ""),
-    (r"(?<!\\)\\(?:!|limits)", ""),
-    (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![a-zA-Z])", " "),
-    (r"\\[dtc]frac", r"\\frac"),
-    (r"\\(?:textbf|textrm|textit|textnormal|mathrm|mathbf|mbox|operatorname)(?![a-zA-Z])", r"\\text"),
-    (r"\\%", "%"),
-    (r"\\(?:lbrace|\{)", r"\\{"),
-    (r"\\(?:rbrace|\})", r"\\}"),
-    (r"(?<!\\)\\[()\[\]]", " "),
-    (r"\s+", " "),
-)
 _SEPARATOR = re.compile(r"[,;]| and | or |\\text ?\{ ?,? ?(?:and|or) ?\}")
 _UNION = re.compile(r"\\cup(?![a-zA-Z])|(?<=[)\]]) ?U ?(?=[(\[])")
 _RATIO = re.compile(r":|\\colon(?![a-zA-Z])|\\text ?\{ ?to ?\}| to ")
@@ -40,7 +28,7 @@ _NAME = (
     r"(?:m ?\\angle|\\angle|\\overline|\\triangle)? ?(?:\\?[A-Za-z]+(?:_(?:\w|\{\w+\}))?'?(?: ?\([\w, ]*\))?"
     r"|\{[A-Z]+\}|\([A-Za-z](?: ?, ?[A-Za-z])+ ?\)|\\text ?\{[A-Za-z ]+\})"
 )
-_ASSIGNMENT = re.compile(rf"({_NAME}) ?(?:=|\\in(?![a-z])) ?([^=<>]+)")
+_ASSIGNMENT = re.compile(rf"({_NAME}) ?(?:=|\\approx(?![a-z])|\\in(?![a-z])) ?([^=<>]+)")
 _RELATION = re.compile(r"=|<|>|\\(?:leq?|geq?|neq?|lt|gt|approx|in)(?![a-zA-Z])")
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
 _BARE_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ '-]+[A-Za-z]{2,})*")
@@ -51,6 +39,7 @@ _FUNCTIONS = frozenset(
         *("arctan", "min", "max", "gcd", "lcm", "det", "mod", "inf"),
     )
 )
+_VARIABLE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]|[<>,;:&]|\\(?:le|ge|ne|in|text|approx)(?![A-Za-z])")
 _MAX_ITEMS = 100
 _MAX_DEPTH = 20  # of brackets
 
@@ -66,23 +55,31 @@ class Collection:
 
 def is_same_answer(answer: str, expected: str, algebra: Algebra) -> bool:
     """`algebra(ours, theirs)` decides on expressions, without units; it may raise to say that it will not."""
-    ours, theirs = _normal(answer), _normal(expected)
-    return max(_depth(ours), _depth(theirs)) <= _MAX_DEPTH and _is_same(ours, theirs, algebra)
+    ours, theirs = spelled(answer), spelled(expected)
+    if max(_depth(ours), _depth(theirs)) > _MAX_DEPTH:
+        return False
+    chosen = _is_same_choice(ours, theirs, algebra)
+    return _is_same(ours, theirs, algebra) if chosen is None else chosen
+
+
+def _is_same_choice(ours: str, theirs: str, algebra: Algebra) -> bool | None:
+    """Whether a choice with its text (`C) 42`) is the expected one, a letter, a text or both; None for no choice."""
+    (our_letter, our_text), (their_letter, their_text) = split_choice(ours), split_choice(theirs)
+    if (not our_letter and not their_letter) or (their_letter.islower() and not their_text):
+        return None
+    if not our_text and not their_text:
+        return our_letter.upper() == their_letter.upper() if our_letter and their_letter else None
+    if our_letter and their_letter:
+        is_same = our_letter.upper() == their_letter.upper()
+        return is_same and (not our_text or not their_text or _is_same(our_text, their_text, algebra))
+    if our_letter:
+        return _is_same(our_text, theirs, algebra) or _is_same(ours, theirs, algebra)
+    return _is_same(ours, their_text, algebra) or _is_same(ours, theirs, algebra)
 
 
 def _depth(text: str) -> int:
     changes = (1 if mark[0] in _OPENING else -1 for mark in _TOKEN.finditer(text))
     return max(itertools.accumulate(changes), default=0)
-
-
-def _normal(text: str) -> str:
-    """One spelling for what LaTeX spells in several; white space stays, as one blank."""
-    text = text.translate(_UNICODE).strip()
-    dollars = re.findall(r"(?<!\\)\$", text)
-    text = re.sub(r"(?<!\\)\$", "" if len(dollars) % 2 == 0 else r"\\$", text)
-    for pattern, replacement in _SYNTAX:
-        text = re.sub(pattern, replacement, text)
-    return text.strip().rstrip(".,;").strip()
 
 
 def _is_same(ours: str, theirs: str, algebra: Algebra) -> bool:
@@ -98,6 +95,11 @@ def _is_same(ours: str, theirs: str, algebra: Algebra) -> bool:
     named = _without_names(ours, theirs)
     if named is not None:
         return named != ("", "") and _is_same(*named, algebra)
+    if (result := _result(ours, algebra)) is not None:
+        return _is_same(result, theirs, algebra)
+    our_base, their_base = read_based(ours), read_based(theirs)
+    if our_base or their_base:
+        return is_same_in_base(our_base, ours, their_base, theirs)
     our_items, their_items = _collection(ours), _collection(theirs)
     if our_items and their_items:
         return _are_same_items(our_items, their_items, algebra)
@@ -107,7 +109,7 @@ def _is_same(ours: str, theirs: str, algebra: Algebra) -> bool:
         return _letters(ours) == _letters(theirs)
     if sorted(_long_words(our_body)) != sorted(_long_words(their_body)):
         return False
-    return are_compatible(our_unit, their_unit) and algebra(our_body, their_body)
+    return are_compatible(our_unit, their_unit) and algebra(in_tens(our_body), in_tens(their_body))
 
 
 def _without_names(ours: str, theirs: str) -> tuple[str, str] | None:
@@ -122,6 +124,16 @@ def _without_names(ours: str, theirs: str) -> tuple[str, str] | None:
     if right and not _RELATION.search(ours):
         return ours, right[2]
     return None
+
+
+def _result(text: str, algebra: Algebra) -> str | None:
+    """What `10/2 = 5` comes to; None where there are variables or relations, or it does not come to that."""
+    name, *parts = text.split("=")
+    if not re.fullmatch(_NAME, name.strip()):
+        parts = [name, *parts]
+    if len(parts) != 2 or any(_VARIABLE.search(part) or not part.strip() for part in parts):
+        return None
+    return parts[1].strip() if algebra(parts[0].strip(), parts[1].strip()) else None
 
 
 def _are_same_items(ours: Collection, theirs: Collection, algebra: Algebra) -> bool:
@@ -140,15 +152,16 @@ def _are_same_items(ours: Collection, theirs: Collection, algebra: Algebra) -> b
 
 def _collection(text: str) -> Collection | None:
     if matrix := _MATRIX.fullmatch(text):
-        rows = [row.split("&") for row in re.split(r"\\\\", matrix[3].replace("\\hline", "")) if row.strip()]
-        shape = f"matrix of rows {[len(row) for row in rows]}"
-        return Collection(shape, [item.strip() for row in rows for item in row], is_ordered=True)
+        return _matrix([row.split("&") for row in re.split(r"\\\\", matrix[3].replace("\\hline", "")) if row.strip()])
     if len(parts := _split(text, _UNION)) > 1:
         return Collection("union", parts, is_ordered=False)
     opening = _enclosing(text)
     if opening in ("(", "[", "\\langle") and not _MATRIX.search(text):
         inner, closing = _inside(text)
-        items = _split(inner, re.compile(","))
+        items = _split(inner, re.compile(";")) if ";" in inner else _split(inner, re.compile(","))
+        rows = [_split(_inside(item)[0], re.compile(",")) for item in items if _enclosing(item) == "["]
+        if opening == "[" and len(rows) == len(items):
+            return _matrix(rows)
         return Collection(f"{opening} {closing}", items, is_ordered=True) if len(items) > 1 else None
     if opening == "\\{":
         return Collection("list", _both_signs(_split(_inside(text)[0], _SEPARATOR)), is_ordered=False)
@@ -157,6 +170,11 @@ def _collection(text: str) -> Collection | None:
     if len(items := _split(text, _RATIO)) > 1:
         return Collection("ratio", items, is_ordered=True)
     return None
+
+
+def _matrix(rows: list[list[str]]) -> Collection:
+    shape = f"matrix of rows {[len(row) for row in rows]}"
+    return Collection(shape, [item.strip() for row in rows for item in row], is_ordered=True)
 
 
 def _both_signs(items: list[str]) -> list[str]:

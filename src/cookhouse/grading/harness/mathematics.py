@@ -6,8 +6,12 @@ most comparisons need, before it forks: 0.1 to 0.5 s that each comparison would 
 
 import dataclasses
 import logging
+import re
+from typing import Any
 
-from math_verify import LatexExtractionConfig, parse, verify
+from math_verify import LatexExtractionConfig, grader, parse, verify
+from sympy import Float, MatrixBase, MatrixExpr, Rational
+from sympy.core.evalf import PrecisionExhausted
 
 from .extraction import is_same_answer
 
@@ -23,7 +27,8 @@ _WARM_UP = (
     ("(1,\\infty)", "x>1"),
     ("\\frac{3\\sqrt{3}}{4}", "\\cot x"),
     ("4.5\\%", "\\sqrt{2}"),
-    ("1+274i", "40_9"),
+    ("1+274i", "4+9e"),
+    ("\\sqrt{8}", "2\\sqrt{2}"),
 )
 
 
@@ -33,6 +38,10 @@ _NOTATION = LatexExtractionConfig(
     boxed_match_priority=0,
     normalization_config=dataclasses.replace(LatexExtractionConfig().normalization_config, units=False),
 )
+_IMAGINARY = re.compile(r"(?<=[\d)}])i(?![A-Za-z])")  # apart, so that it is the same in `3i` and in `i`
+_DIGITS = 1000  # to which constants are told apart
+_ROUNDING = 5e-4  # of a value, that a decimal of six places may be off by
+_is_near = grader.sympy_numeric_eq
 
 
 def compare(answer: str, expected: str) -> None:
@@ -42,11 +51,49 @@ def compare(answer: str, expected: str) -> None:
 
 def _is_equal(answer: str, expected: str) -> bool:
     ours, theirs = (
-        parse(f"\\boxed{{{text}}}", [_NOTATION], fallback_mode="no_fallback", parsing_timeout=None)
+        parse(
+            f"\\boxed{{{_IMAGINARY.sub(' i', text)}}}", [_NOTATION], fallback_mode="no_fallback", parsing_timeout=None
+        )
         for text in (answer, expected)
     )
     return bool(verify(theirs, ours, allow_set_relation_comp=True, timeout_seconds=None))
 
 
+def _is_same_value(ours: Any, theirs: Any, *rounding: int) -> bool:
+    """The library's comparison of values, in place of which it stands, takes what is below 1e-15 for nothing: this asks
+    for equality in proportion to the values as well.
+    """
+    if not _is_near(ours, theirs, *rounding):
+        return False
+    if any(isinstance(side, (MatrixBase, MatrixExpr)) for side in (ours, theirs)):
+        return True  # their items have been compared here
+    try:
+        return not _is_told_apart(ours.doit(), theirs.doit())
+    except Exception:  # what cannot be evaluated is what the library says it is
+        return True
+
+
+def _is_told_apart(ours: Any, theirs: Any) -> bool:
+    if any(grader.get_pct_val(side) is not None for side in (ours, theirs)):
+        return False
+    left, right = map(_exact, (ours, theirs))
+    # Any values will do: terms that differ do not cancel at these.
+    symbols = sorted(left.free_symbols | right.free_symbols, key=str)
+    values = {symbol: Rational(9973 + 2 * place, 9931) for place, symbol in enumerate(symbols)}
+    left, right = left.xreplace(values), right.xreplace(values)
+    if isinstance(ours, Float) or isinstance(theirs, Float):
+        return bool(abs(left - right).evalf() > _ROUNDING * max(abs(left).evalf(), abs(right).evalf()))
+    try:
+        return bool((left - right).evalf(5, maxn=_DIGITS, strict=True) != 0)
+    except PrecisionExhausted:  # zero, as far as can be told
+        return False
+
+
+def _exact(side: Any) -> Any:
+    """Decimals as the fractions that they were written for."""
+    return side.xreplace({number: Rational(str(number)) for number in side.atoms(Float)})
+
+
+grader.sympy_numeric_eq = _is_same_value
 for _answer, _expected in _WARM_UP:
     _is_equal(_answer, _expected)

@@ -1,93 +1,36 @@
-r"""Answers that are one number: the forms it may be written in, and the unit that may stand beside it.
+r"""Answers that are one number: the forms it may be written in.
 
-A form is an integer, decimal, fraction, mixed number, percentage, or decimal times a power of ten. `4 + 1`, `\sqrt{25}`
-and `2^3` are none: they leave the computing undone.
+A form is an integer, decimal, fraction, mixed number, percentage, repeating decimal, or decimal times a power of ten.
+`4 + 1`, `\sqrt{25}` and `2^3` are none: they leave the computing undone.
 """
 
 import dataclasses
 import fractions
 import re
 
-_DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,12}|\d{1,40})(?:\.\d{0,40})?|\.\d{1,40}"
+from .units import SCALES, SIGN, are_compatible
+
+_GROUPS = r"\d{1,3}(?:(?:,\d{3}){1,12}|(?: \d{3}){1,12}|(?:'\d{3}){1,12}|(?:_\d{3}){1,12})(?!\d)"
+_DIGITS = rf"(?:{_GROUPS}|\d{{1,40}})(?:\.\d{{0,40}})?|\.\d{{1,40}}|\d{{1,3}}(?:\.\d{{3}}){{2,12}}(?:,\d{{1,40}})?"
 _SIGNED = rf"[-+]? ?(?:{_DIGITS})"
 _FRACTION = rf"\\frac ?(?:\{{ ?(?P<top>{_SIGNED}) ?\}}|(?P<t>\d)) ?(?:\{{ ?(?P<low>{_SIGNED}) ?\}}|(?P<l>\d))"
-_POWER = r"(?:\^ ?(?:\{ ?(?P<braced>[-+]?\d{1,3}) ?\}|(?P<bare>\d)))"
+_POWER = r"(?:\^ ?(?:\{ ?(?P<braced>[-+]? ?\d{1,3}) ?\}|(?P<bare>\d)))"
 _MAGNITUDE = re.compile(
     rf"(?:(?P<whole>\d{{1,40}}) ?)?{_FRACTION}"
     rf"|(?:(?P<mixed>\d{{1,40}}) )?(?P<over>{_DIGITS}) ?/ ?(?P<under>{_DIGITS})"
-    rf"|(?:(?P<factor>{_DIGITS}) ?(?:\\times|\\cdot|\*|x) ?)?10 ?{_POWER}"
+    rf"|(?:(?P<factor>{_DIGITS}) ?(?:\\times|\\cdot|\*|x|X) ?)?10 ?{_POWER}"
     rf"|(?P<decimal>{_DIGITS})(?:[eE](?P<exponent>[-+]?\d{{1,3}}))?"
 )
-_SIGN = re.compile(r"(?P<sign>[-+]?) ?(?P<currency>\\\$|€|£|¥)? ?(?P<second>-?) ?")
-_CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "pound sterling", "¥": "yen"}
-_TEXT_UNIT = re.compile(r"(?P<body>.*\S) ?\\text ?\{(?P<unit>[^{}\\]*)\} ?(?P<power>\^ ?\{?[23]\}?)?")
-_SYMBOL_UNIT = re.compile(r"(?P<body>.*[\d}.)]) ?(?P<unit>%|\^ ?\{ ?\\circ ?\}|\^ ?\\circ|°)")
-_WORD_UNIT = re.compile(
-    r"(?P<body>.*?[\d}).])(?P<space> ?)(?P<unit>[A-Za-z]+\.?(?:(?: |-|/| / |\b)[A-Za-z]+\.?){0,4})"
-    r"(?P<power>\^ ?\{?[23]\}?)?"
+_DOTTED = r"\\dot ?(?:\{ ?\d ?\}|\d)"
+_REPEATING = re.compile(
+    r"(?P<whole>\d{0,40})\.(?P<first>\d{0,40})"
+    r"(?:\\(?:overline|bar) ?(?:\{ ?(?P<bar>\d{1,40}) ?\}|(?P<one>\d))|\((?P<round>\d{1,40})\)"
+    rf"|(?P<dots>{_DOTTED}(?:(?:\d|{_DOTTED})*{_DOTTED})?)|(?P<shown>) ?(?:\\ldots|repeating|recurring))"
+    r"(?: ?\\ldots)?"
 )
-_SYNONYMS = {
-    "mm": "millimeter",
-    "cm": "centimeter",
-    "km": "kilometer",
-    "m": "meter",
-    "metre": "meter",
-    "in": "inch",
-    "ft": "foot",
-    "feet": "foot",
-    "yd": "yard",
-    "mi": "mile",
-    "centimetre": "centimeter",
-    "kg": "kilogram",
-    "mg": "milligram",
-    "g": "gram",
-    "lb": "pound",
-    "oz": "ounce",
-    "kilometre": "kilometer",
-    "s": "second",
-    "sec": "second",
-    "min": "minute",
-    "h": "hour",
-    "hr": "hour",
-    "yr": "year",
-    "ml": "milliliter",
-    "mph": "mile per hour",
-    "kmh": "kilometer per hour",
-    "kph": "kilometer per hour",
-    "l": "liter",
-    "litre": "liter",
-    "usd": "dollar",
-    "buck": "dollar",
-    "deg": "degree",
-    "°": "degree",
-    "circ": "degree",
-    "pct": "percent",
-    "%": "percent",
-    "percentage": "percent",
-    "women": "woman",
-    "men": "man",
-    "people": "person",
-    "children": "child",
-    "am": "am",
-    "pm": "pm",
-    "inche": "inch",
-    "boxe": "box",
-    "gla": "glass",
-    "sq": "square",
-    "cu": "cubic",
-}
-_SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_NO_UNITS = frozenset(  # words after a number that change it, or leave it open
-    (
-        *("or", "and", "not", "to", "plus", "minus", "times", "is", "are", "if", "pi", "sqrt", "root", "squared"),
-        *("cubed", "factorial", "mod", "infinity", "than", "less", "more", "over", "divided", "by", "half", "halves"),
-        *("third", "thirds", "quarter", "quarters", "fourth", "fourths", "fifth", "fifths", "sixth", "sixths"),
-        *("seventh", "sevenths", "eighth", "eighths", "ninth", "ninths", "tenth", "tenths", "hundredth"),
-        *("hundredths", "thousandth", "thousandths", "choose", "base", "sin", "cos", "tan", "log", "ln", "exp"),
-        *("cot", "csc"),
-    )
-)
+_WRAPPED = re.compile(r"\((?P<round>[^(),]*)\)|\{(?P<brace>[^{},]*)\}|\((?P<nested>\\frac ?\{[^{}]*\} ?\{[^{}]*\})\)")
 _MIN_PLACES = 6  # decimals of so many places may stand for what they round
+_ROUNDING = fractions.Fraction(1, 2000)  # of a value, at most
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,48 +41,40 @@ class Numeral:
     places: int | None
 
 
-def split_unit(text: str) -> tuple[str, str]:
-    """An answer without the unit at its end or the currency before it, and the unit in a normal form, "" for none."""
-    if match := _TEXT_UNIT.fullmatch(text):
-        unit = _unit_name(match["unit"], match["power"])
-    elif match := _SYMBOL_UNIT.fullmatch(text):
-        unit = _unit_name("percent" if match["unit"] == "%" else "degree", None)
-    elif (match := _WORD_UNIT.fullmatch(text)) and _may_be_unit(match["unit"], match["space"]):
-        unit = _unit_name(match["unit"], match["power"])
-    else:
-        match, unit = None, ""
-    if match and unit is None:
-        return text, ""
-    body = match["body"].strip() if match else text
-    currency = _SIGN.match(body)
-    if currency and currency["currency"]:
-        body = body[: currency.start("currency")] + body[currency.end("currency") :].lstrip()
-        named = _CURRENCIES[currency["currency"]]
-        return body, named if unit in ("", named) else f"{named} {unit}"
-    return body, unit or ""
-
-
-def are_compatible(ours: str, theirs: str) -> bool:
-    """Units are the same where both sides name one; a side without leaves it to the question."""
-    return not ours or not theirs or ours == theirs
-
-
 def read_number(text: str) -> Numeral | None:
     """A number without unit; None for anything else."""
-    sign = _SIGN.match(text)
+    sign = SIGN.match(text)
     start = sign.end() if sign else 0
-    words = text[start:].split(" ")
-    scale = _SCALES.get(words[-1].lower()) if len(words) > 1 else None
-    match = _MAGNITUDE.fullmatch(text[start:] if scale is None else " ".join(words[:-1]))
-    if match is None or sign is None or sign["currency"] or (sign["sign"] and sign["second"]):
+    if sign is None or sign["currency"] or (sign["sign"] and sign["second"]):
         return None
+    rest = text[start:]
+    if sign["sign"] and (wrapped := _WRAPPED.fullmatch(rest)):
+        rest = (wrapped["round"] or wrapped["brace"] or wrapped["nested"] or "").strip()
+    size = _read_size(rest)
+    if size is None:
+        return None
+    negative = "-" in (sign["sign"], sign["second"])
+    return dataclasses.replace(size, value=-size.value if negative else size.value)
+
+
+def _read_size(text: str) -> Numeral | None:
+    """A number without sign."""
+    words = text.split(" ")
+    scale = SCALES.get(words[-1].lower()) if len(words) > 1 else None
+    if scale is not None:
+        text = " ".join(words[:-1])
     try:
+        if repeating := _REPEATING.fullmatch(text):
+            value = _repeating(repeating)
+            return None if value is None else Numeral(value=value * (scale or 1), places=None)
+        match = _MAGNITUDE.fullmatch(text)
+        if match is None:
+            return None
         value = _value(match) * (scale or 1)
     except ZeroDivisionError:
         return None
-    negative = "-" in (sign["sign"], sign["second"])
     decimals = match["decimal"].partition(".")[2] if match["decimal"] and scale is None else None
-    return Numeral(value=-value if negative else value, places=len(decimals) if decimals else None)
+    return Numeral(value=value, places=len(decimals) if decimals else None)
 
 
 def is_same_number(ours: Numeral, our_unit: str, theirs: Numeral, their_unit: str) -> bool:
@@ -160,12 +95,13 @@ def is_same_number(ours: Numeral, our_unit: str, theirs: Numeral, their_unit: st
 
 
 def is_close(ours: Numeral, theirs: Numeral) -> bool:
-    """Equal, or one a decimal of at least six places that the other rounds to."""
+    """Equal, or one a decimal of at least six places that the other rounds to, and not a small part of it."""
     if ours.value == theirs.value:
         return True
     for decimal, other in ((ours, theirs), (theirs, ours)):
         if decimal.places is not None and decimal.places >= _MIN_PLACES and other.places is None:
-            return round(other.value, decimal.places) == decimal.value
+            is_rounded = round(other.value, decimal.places) == decimal.value
+            return is_rounded and abs(other.value - decimal.value) <= _ROUNDING * abs(other.value)
     return False
 
 
@@ -179,11 +115,29 @@ def _value(match: re.Match[str]) -> fractions.Fraction:
     if found["over"] is not None:
         return _mixed(found["mixed"], _decimal(found["over"]) / _decimal(found["under"]))
     if found["braced"] is not None or found["bare"] is not None:
-        power = int(found["braced"] or found["bare"])
+        power = int((found["braced"] or found["bare"]).replace(" ", ""))
         return _decimal(found["factor"] or "1") * fractions.Fraction(10) ** power
     if found["decimal"] is not None:
         return _decimal(found["decimal"]) * fractions.Fraction(10) ** int(found["exponent"] or 0)
     return _mixed(found["whole"], _decimal(found["top"] or found["t"]) / _decimal(found["low"] or found["l"]))
+
+
+def _repeating(match: re.Match[str]) -> fractions.Fraction | None:
+    """The value of a decimal whose period is marked, or shown twice or more before dots."""
+    first, period = match["first"], match["bar"] or match["one"] or match["round"]
+    if match["dots"]:
+        period = re.sub(r"\D", "", match["dots"])
+    if match["shown"] is not None:
+        found = re.search(r"(\d+?)\1+$", first)
+        if found is None and match[0].endswith("ing"):
+            found = re.search(r"(\d)$", first)
+        if found is None:
+            return None
+        first, period = first[: found.start()], found[1]
+    assert period is not None
+    head = int(f"{match['whole'] or 0}{first}")
+    repeated = fractions.Fraction(int(period), int("9" * len(period)))
+    return (head + repeated) * fractions.Fraction(1, int(f"1{'0' * len(first)}"))
 
 
 def _mixed(whole: str | None, part: fractions.Fraction) -> fractions.Fraction:
@@ -193,28 +147,6 @@ def _mixed(whole: str | None, part: fractions.Fraction) -> fractions.Fraction:
 
 
 def _decimal(text: str) -> fractions.Fraction:
-    return fractions.Fraction(text.replace(",", "").replace(" ", ""))
-
-
-def _may_be_unit(words: str, space: str) -> bool:
-    """Whether letters after a number are a unit, not a variable or a function."""
-    parts = re.split(r"[ /-]+", words.lower().replace(".", ""))
-    if any(part in _NO_UNITS or part in _SCALES for part in parts):
-        return False
-    is_known = all(part in _SYNONYMS for part in parts) and len(words) > 1
-    return is_known or (bool(space) and all(len(part) > 2 or part in _SYNONYMS for part in parts))
-
-
-def _unit_name(text: str, power: str | None) -> str | None:
-    """Singular, unabbreviated, `square` and `cubic` as powers; "" for `units`, None for what cannot be a unit."""
-    words = text.lower().replace(".", "").replace("\\", "").replace("/", " per ").replace("-", " ").split()
-    if any(word in _NO_UNITS or word in _SCALES or any(letter.isdigit() for letter in word) for word in words):
-        return None
-    names = [_SYNONYMS.get(word) or _SYNONYMS.get(word.removesuffix("s")) or word.removesuffix("s") for word in words]
-    exponent = "".join(letter for letter in power or "" if letter.isdigit())
-    for name, value in (("square", "2"), ("cubic", "3")):
-        if name in names:
-            names.remove(name)
-            exponent = value
-    unit = " ".join(names)
-    return "" if unit in ("unit", "") else unit + exponent
+    if text.count(".") > 1:  # groups by dots
+        text = text.replace(".", "").replace(",", ".")
+    return fractions.Fraction(re.sub("[, '_]", "", text))

@@ -12,17 +12,32 @@ import types
 from typing import Any
 
 from .plain import dumps, loads
+from .usual import RECURSION_LIMIT, names_for
 
 _LENGTH = struct.Struct("!I")
 _MAX_BYTES = 16 << 20  # of a message
 _PEER_FD = 3
 
 
+def run(code: str) -> None:
+    """Run a program as `__main__`, with the names that judges give."""
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    namespace = sys.modules["__main__"].__dict__
+    namespace.pop("run", None)
+    namespace.update(names_for(code))
+    exec(compile(code, "main.py", "exec", dont_inherit=True), namespace)
+
+
 def call(code: str, entry_point: str, arguments: str) -> None:
     """Print the result of one call as JSON; what the solution prints goes to standard error."""
     output = os.dup(1)
     os.dup2(2, 1)
-    function = _find(_load(code), entry_point)
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    given = names_for(code)
+    module = _load(code, given)
+    if entry_point in given and module.__dict__[entry_point] is given[entry_point]:
+        del module.__dict__[entry_point]  # the solution's own is a method of `Solution`: `search`, `count`
+    function = _find(module, entry_point)
     result = dumps(function(*loads(arguments)))
     with os.fdopen(output, "w", encoding="utf-8") as file:
         file.write(result)
@@ -66,9 +81,10 @@ class _Host:
         return len(self.objects) - 1
 
 
-def _load(code: str) -> types.ModuleType:
+def _load(code: str, names: dict[str, Any] | None = None) -> types.ModuleType:
     """The solution as a module that is not `__main__`, so that its own demonstration does not run."""
     module = types.ModuleType("solution")
+    module.__dict__.update(names or {})
     sys.modules["solution"] = module
     exec(compile(code, "solution.py", "exec", dont_inherit=True), module.__dict__)
     return module

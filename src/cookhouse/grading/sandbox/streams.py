@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 _READ_BYTES = 1 << 16
 _SHORT_MILLISECONDS = 5
+_READ_ERRORS = 64
 
 
 def holding(data: bytes) -> int:
@@ -25,7 +26,10 @@ def holding(data: bytes) -> int:
 
 
 class Streams:
-    """A program's standard output and error: pipes, read up to `max_bytes` each. `is_over` once there was more."""
+    """A program's standard output and error: pipes, of which `max_bytes` each are kept. `is_over` once there was more
+    output, or `_READ_ERRORS` times as many errors: judges do not read these, so that what a program says of its work
+    does not end it.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self.is_over = False
@@ -33,6 +37,7 @@ class Streams:
         pipes = [os.pipe(), os.pipe()]
         self.writers = [writer for _, writer in pipes]
         self._data = {reader: bytearray() for reader, _ in pipes}
+        self._left = {reader: max_bytes * times for (reader, _), times in zip(pipes, (1, _READ_ERRORS), strict=True)}
         for reader in self._data:
             os.set_blocking(reader, False)
 
@@ -61,7 +66,7 @@ class Streams:
         for fd in self._data:
             while self._read(fd):
                 pass
-        return [bytes(data[: self._max_bytes]) for data in self._data.values()]
+        return [bytes(data) for data in self._data.values()]
 
     def close(self) -> None:
         for reader in self._data:
@@ -70,11 +75,14 @@ class Streams:
 
     def _read(self, fd: int) -> bool:
         """Take what is there; False at the end, where nothing is there now, and beyond the limit."""
-        data = self._data[fd]
+        if self._left[fd] < 0:
+            return False
         try:
-            part = os.read(fd, _READ_BYTES) if len(data) <= self._max_bytes else b""
+            part = os.read(fd, _READ_BYTES)
         except BlockingIOError:
             return False
-        data += part
-        self.is_over = self.is_over or len(data) > self._max_bytes
-        return bool(part) and len(data) <= self._max_bytes
+        data = self._data[fd]
+        data += part[: self._max_bytes - len(data)]
+        self._left[fd] -= len(part)
+        self.is_over = self.is_over or self._left[fd] < 0
+        return bool(part) and self._left[fd] >= 0

@@ -98,11 +98,13 @@ def reference_facts(config: ReinforcementSettings) -> dict[str, str]:
 def rollout_facts(state: RolloutState, *, loss: str, rollouts: str = "of the present weights") -> dict[str, str]:
     """The same of any run over rollouts."""
     config = state.config
+    asked = getattr(state.train, "asked", "")
     return {
         "model": model_fact(config.model_name),
         "tokenizer": config.model_name,
         "renderer": config.renderer_name,
         "groups": f"{len(state.train.get_batch(0)):,} per step, {len(state.test):,} held out",
+        **({"asked": asked} if asked else {}),
         "rollouts": rollouts,
         "context": context_fact(state.context_tokens),
         "loss": loss,

@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 import types
-from typing import Any, NoReturn
+from typing import NoReturn
 
 FILE_NAME = "main.py"
 
@@ -16,6 +16,7 @@ def prepare(environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [FILE_NAME]
+    sys.set_int_max_str_digits(0)  # time is limited in any case
     sys.path.insert(0, environment["HOME"])
     reader, writer = os.pipe()  # streams ask what they are on when they are made; programs have pipes
     for fd, end in ((0, reader), (1, writer), (2, writer)):
@@ -33,32 +34,48 @@ def prepare(environment: dict[str, str]) -> None:
 
 def run(source: str) -> NoReturn:
     """Run `source` as `__main__` and end the process as the interpreter would: status 1 on an exception."""
+    gc.enable()
+    status = _run_main(source)
+    for step in (_wait_for_threads, atexit._run_exitfuncs, _flush, _free_objects, _flush):
+        try:
+            step()
+        except BaseException:
+            status = status or 120  # the interpreter's own status where its streams cannot be flushed
+    os._exit(status)
+
+
+def _run_main(source: str) -> int:
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=FILE_NAME, __builtins__=__builtins__)
     sys.modules["__main__"] = main
-    gc.enable()
-    os._exit(_ending(source, main.__dict__))
-
-
-def _ending(source: str, namespace: dict[str, Any]) -> int:
-    status = 0
     try:
-        exec(compile(source, FILE_NAME, "exec", dont_inherit=True), namespace)
+        exec(compile(source, FILE_NAME, "exec", dont_inherit=True), main.__dict__)
     except SystemExit as error:
-        status = _exit_status(error)
+        return _exit_status(error)
     except BaseException as error:
         frames = error.__traceback__.tb_next if error.__traceback__ is not None else None  # without this function's
         traceback.print_exception(type(error), error, frames)
-        status = 1
-    try:
-        if "threading" in sys.modules:
-            sys.modules["threading"]._shutdown()  # waits for threads that are no daemons
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BaseException:
-        status = status or 120  # the interpreter's own status where its streams cannot be flushed
-    return status
+        return 1
+    return 0
+
+
+def _wait_for_threads() -> None:
+    """Those that are no daemons."""
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
+
+
+def _free_objects() -> None:
+    """Let go of the program's objects: some write only now, from `__del__` or the buffer of a file."""
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    sys.modules.pop("__main__", None)
+    gc.collect()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not getattr(stream, "closed", False):
+            stream.flush()
 
 
 def _exit_status(error: SystemExit) -> int:
