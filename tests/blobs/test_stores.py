@@ -153,7 +153,7 @@ def test_a_missing_package_names_its_extra(
         ("http://host/x", UnknownNameError, "unknown scheme of a blob store 'http'"),
         ("s3://", InputError, "names no bucket; write s3://BUCKET"),
         ("own.py:nothing", InputError, "there is no file own.py"),
-        ("cookhouse.errors:InputError", InputError, "made a InputError; a blob store has the methods"),
+        ("cookhouse.errors:InputError", InputError, "made an InputError; a blob store has the methods"),
         ("cookhouse.errors:__doc__", InputError, "not a blob store; a blob store has the methods"),
     ],
 )

@@ -141,7 +141,7 @@ def test_a_plan_says_what_was_given() -> None:
     [
         (make_rows(), "a generator gives its rows only once; give a list of rows, a function"),
         ({"messages": []}, "a dict is no data set; give a list of rows"),
-        (3, "a int is no data set"),
+        (3, "an int is no data set"),
         ([], "<list of 0 rows> holds no conversations"),
     ],
     ids=["generator", "row", "number", "none"],

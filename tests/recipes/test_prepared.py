@@ -137,7 +137,7 @@ CASES = {
         recipe="supervised", message="for sinks; that must be a list", adapters={"sinks": "Refusing"}
     ),
     "a registry that is none": supervised(
-        "own.py:no_registry made a int", registered_model_name="sums", registry="own.py:no_registry"
+        "own.py:no_registry made an int", registered_model_name="sums", registry="own.py:no_registry"
     ),
     "a registry that cannot be written": supervised(
         "the registry .*own.py/r.db cannot be written: Not a directory",

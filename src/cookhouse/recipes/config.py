@@ -31,7 +31,8 @@ from cookhouse.settings import (
     default_origin,
     published_model_of,
 )
-from cookhouse.settings.defaults import has_default, is_left_open
+from cookhouse.settings.defaults import given as set_value
+from cookhouse.settings.defaults import is_left_open
 from cookhouse.settings.facts import of_launch, weights_settings
 from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.reading import check_read, check_typed
@@ -129,8 +130,8 @@ def _placed(config: C, service: Service) -> C:
     is_elsewhere = bool(config.base_url or os.environ.get("TINKER_BASE_URL")) or is_hosted(service, os.environ)
     changes: dict[str, str] = {}
     for name in chz.chz_fields(config):
-        value = getattr(config, name)
-        if not isinstance(value, str) or has_default(config, name):
+        value = set_value(config, name)  # a default that is computed may not be known yet
+        if not isinstance(value, str):
             continue
         place = expanded_home(name, value)
         if name in _MODELS and (place.startswith(".") or (is_own and not is_elsewhere)):
@@ -143,8 +144,8 @@ def _placed(config: C, service: Service) -> C:
 def _check_types(config: RunSettings) -> None:
     """Refuse values that do not fit their settings: nobody has checked those of an object that was made directly."""
     for name, field in chz.chz_fields(config).items():
-        value = getattr(config, name)
-        is_open = has_default(config, name) or (name in ROWS_FIELDS and not isinstance(value, str))
+        value = set_value(config, name)
+        is_open = is_left_open(config, name) or (name in ROWS_FIELDS and not isinstance(value, str))
         if not is_open and not fits(value, field.x_type):
             raise InputError(f"{name}={shown(value)} does not fit; {name} takes {_type_name(field.x_type)}")
 
