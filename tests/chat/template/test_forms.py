@@ -14,6 +14,7 @@ from cookhouse.models.tokenizers import get_tokenizer
 
 USER: Message = {"role": "user", "content": "q"}
 TALK: list[Message] = [USER, {"role": "assistant", "content": "a one"}, USER, {"role": "assistant", "content": "a two"}]
+SYSTEM: Message = {"role": "system", "content": "Be brief."}
 TOOL = {"type": "function", "function": {"name": "add", "description": "", "parameters": {"type": "object"}}}
 
 
@@ -157,3 +158,23 @@ def test_what_a_template_moves_to_the_last_turn_is_not_said_to_stay() -> None:
     )
     assert TemplateRenderer(tokenizer_with(CHATML)).has_extension_property
     assert not TemplateRenderer(tokenizer_with(template)).has_extension_property
+    prompt = TemplateRenderer(tokenizer_with(template)).build_generation_prompt([SYSTEM, *TALK[:3]]).to_ints()
+    assert get_tokenizer("cookhouse/tiny").decode(prompt) == (
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na one<|im_end|>\n"
+        "<|im_start|>user\nBe brief.q<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_an_answer_follows_the_prompt_that_it_is_sampled_from() -> None:
+    """Would catch a system message that a template writes for the last question alone, refused or left out."""
+    template = (
+        "{% set s = messages[0].content if messages[0].role == 'system' else '' %}"
+        "{% for m in messages if m.role != 'system' %}{% if m.role == 'user' %}[INST]"
+        "{% if loop.last %}{{ s }} {% endif %}{{ m.content }}[/INST]{% else %}"
+        " {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
+    )
+    renderer = TemplateRenderer(tokenizer_with(template, "[INST]", "[/INST]", "</s>", eos="</s>"))
+    assert [each.replace("[INST]", "Q").replace("[/INST]", "A") for each in spelled(renderer, [SYSTEM, *TALK])] == [
+        "QBe brief. qA[ a one</s>]",
+        "QqA a one</s>QBe brief. qA[ a two</s>]",
+    ]

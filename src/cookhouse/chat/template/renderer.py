@@ -184,23 +184,35 @@ class TemplateRenderer(Renderer):
         return self._with_tools
 
     def _written(self, messages: Sequence[Message]) -> tuple[str, list[Place | None]]:
-        """What the template writes, and where each content stands. An answer whose prompt opens a think block that the
-        template leaves out, or closes at once, has its reasoning there.
+        """What the template writes, and where each content stands. The last answer follows its prompt where the
+        template, once there is an answer, leaves out what only the last question has, or the think block that the
+        prompt opens.
         """
         text = self._template.render(messages)
         places = self._template.places(messages, text)
-        if not self._start.opened or self._thinking is None or messages[-1]["role"] != "assistant":
+        if messages[-1]["role"] != "assistant":
             return text, places
-        prompt = self._template.render(messages[:-1], prompt=True)
-        said = None if text.startswith(prompt) else self._start.behind(prompt, text)
+        prompt = self._prompt(messages[:-1])
+        if text.startswith(prompt):
+            return text, places
+        said = self._said_behind(prompt, text, messages[-1], places[-1])
         if said is None:
             return text, places
-        thinking = self._template.guarded(split_thinking(messages[-1])[0] or "")
-        whole = prompt + self._thinking.between(thinking) + said
-        if (place := places[-1]) is not None:
-            moved = len(whole) - len(text)
-            places[-1] = (place[0] + moved, place[1] + moved)
-        return whole, places
+        moved = len(prompt + said) - len(text)
+        last = None if places[-1] is None else (places[-1][0] + moved, places[-1][1] + moved)
+        return prompt + said, [*self._template.places(messages[:-1], prompt, prompt=True), last]
+
+    def _said_behind(self, prompt: str, text: str, answer: Message, place: Place | None) -> str | None:
+        """What goes on behind the prompt for the last answer of a text that goes on from another; None: not known."""
+        if self._start.opened and self._thinking is not None:
+            said = self._start.behind(prompt, text)
+            thinking = self._template.guarded(split_thinking(answer)[0] or "")
+            return None if said is None else self._thinking.between(thinking) + said
+        marks = self._template.marks(prompt)
+        if place is None or not marks:
+            return None
+        before, header, begun = text[: place[0]].rpartition(prompt[marks[-1].start() :])
+        return text[len(before + header) :] if header and (not begun.strip() or begun == self._empty) else None
 
     def _opening(self, messages: Sequence[Message], index: int, text: str) -> int | None:
         """Where the prompt for an answer ends in the text; None where the text is not what the answer was written in.

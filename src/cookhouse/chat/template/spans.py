@@ -48,18 +48,39 @@ class SpanFinder:
         self, messages: Sequence[Message], places: Sequence[Place | None], openings: Sequence[int | None]
     ) -> list[Span]:
         """The spans of all messages, which follow each other without a gap; what stands behind the end mark of the
-        last is in none.
+        last is in none. A message that the template moves behind a later one has an empty span: its text is in that of
+        the message that it is moved into.
 
         `openings` has for each answer where the prompt for it ends, if the text begins with that prompt. Raises
         `InputError` where a message cannot be found.
         """
+        starts = [len(self.text) if place is None else place[0] for place in places]
+        kept = [i for i, place in enumerate(places) if place is None or place[0] <= min(starts[i:])]
+        found = dict(zip(kept, self._in_order(messages, places, openings, kept), strict=True))
+        spans: list[Span] = []
+        for index in range(len(messages)):
+            if index not in found:
+                end = spans[-1].end if spans else found[kept[0]].start
+                found[index] = Span(start=end, said=end, end=end)
+            spans.append(found[index])
+        return spans
+
+    def _in_order(
+        self,
+        messages: Sequence[Message],
+        places: Sequence[Place | None],
+        openings: Sequence[int | None],
+        kept: Sequence[int],
+    ) -> list[Span]:
+        """The spans of those messages that are kept, which stand one after the other."""
         spans: list[Span] = []
         start = len(self.turns.begin) if self.text.startswith(self.turns.begin) else 0
         before = start
-        for index, (message, place, opening) in enumerate(zip(messages, places, openings, strict=True)):
+        for number, index in enumerate(kept):
+            message, place, opening = messages[index], places[index], openings[index]
             found = self._found(message, place, start) if opening is None else opening
             if spans:
-                start = max(self._boundary(messages[index - 1], before, found), spans[-1].said)
+                start = max(self._boundary(messages[kept[number - 1]], before, found), spans[-1].said)
                 spans[-1] = replace(spans[-1], end=start)
             said = self._said(message, index, start, found) if opening is None else opening
             spans.append(Span(start=start, said=said, end=said))
