@@ -23,7 +23,7 @@ def number_of(value: object) -> float | None:
     if not hasattr(value, "__float__"):
         return None
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # such as an integer of 400 digits
         return None
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HEAVY = ("torch", "transformers", "tinker", "fastapi", "sqlalchemy", "uvicorn", "ray", "datasets")
 
 # Runs the command; writes what was loaded when it started an engine, and the process that it started.
@@ -30,8 +32,6 @@ async def spy(*command, **how):
 
 asyncio.create_subprocess_exec = spy
 from cookhouse.cli import main
-
-pytestmark = pytest.mark.slow
 main({arguments!r})
 """
 REFUSE = "from cookhouse.errors import InputError; raise InputError('that is enough')"
@@ -102,7 +102,6 @@ def test_a_run_that_its_data_refuses_leaves_no_process_and_no_folder(tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.jsonl", "started.json"]
 
 
-@pytest.mark.slow
 def test_ctrl_c_before_there_is_a_service_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     """Would catch an engine that nobody ends where the client is stopped while it loads."""
     then = "import signal; signal.raise_signal(signal.SIGINT)"

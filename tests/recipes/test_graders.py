@@ -99,7 +99,7 @@ def test_what_cannot_grade_is_refused_before_anything_is_made(
 @pytest.mark.parametrize(
     ("grader", "message"),
     [
-        ("own.py:generous", "own.py:generous returned 7 for the answer '[01]'; it must return a number from 0 to 1"),
+        ("own.py:generous", "line 6. returned 7; for the answer '[01]' it must return a number from 0 to 1"),
         ("own.py:broken", "failed in env, member 0, attempt 1: KeyError: '[0-3]'"),
     ],
 )

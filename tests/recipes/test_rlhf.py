@@ -68,7 +68,7 @@ async def test_each_run_hands_its_weights_on_by_name(tmp_path: Path) -> None:
     assert result.summary.num_steps == 9
     recorded = {name: json.loads((tmp_path / "run" / name / "config.json").read_text())["config"] for name in RUNS}
     assert recorded["rl"]["load_checkpoint_path"] == str(tmp_path / "run" / "sft")
-    assert recorded["rl"]["kl_reference"] == str(tmp_path / "run" / "sft")
+    assert "model_path" in json.loads((tmp_path / "run" / "rl" / "reference.json").read_text())
     assert recorded["rl"]["preference_model"] == str(tmp_path / "run" / "preference_model")
     assert {each["renderer_name"] for each in recorded.values()} == {"human_ai"}
     assert result.metrics["preference_model/test/accuracy"] == 0.5

@@ -5,6 +5,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from cookhouse.cli.options import recipe_command
 from cookhouse.cli.run import program, run_recipe
@@ -39,6 +40,8 @@ def _read_words(words: Sequence[str], flags: Mapping[str, str | None]) -> tuple[
 
 def _refuse_benchmarks(words: Sequence[str]) -> None:
     """Answer whoever names a benchmark or a task where weights stand with the command that was meant."""
+    if all(Path(word).is_dir() or "://" in word for word in words):
+        return  # what follows loads what the engine's process should not wait for
     from cookhouse.evals import BENCHMARKS
     from cookhouse.evals.inspect import task_place
 
