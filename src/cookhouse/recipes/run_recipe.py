@@ -190,7 +190,8 @@ def dry_run(
     changed = {name: value for name, value in plan.config.items() if not has_default(found.config, name)}
     changed.pop("log_path", None)  # the plan's folder
     plan = replace(plan, changed=changed, notes=[*plan.notes, *unread_defaults(found.config)])
-    taken = defaults_taken(found.config)
+    decided = [name for name, value in plan.config.items() if value != getattr(found.config, name)]
+    taken = defaults_taken(found.config, without=decided)
     return plan if taken is None else replace(plan, facts={**plan.facts, "defaults": taken})
 
 

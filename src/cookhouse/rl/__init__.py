@@ -1,6 +1,16 @@
 """Reinforcement learning apart from the loop: environments, rollouts, advantages, and the datums made of them."""
 
-from cookhouse.rl.env.env import Closable, Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, StepResult
+from cookhouse.rl.env.env import (
+    BatchedBuilder,
+    Closable,
+    Env,
+    EnvGroupBuilder,
+    Metrics,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+    groups_of,
+)
 from cookhouse.rl.env.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
 from cookhouse.rl.env.tool_env import ToolEnv
 from cookhouse.rl.env.tools import Tool, ToolError, tool
@@ -46,6 +56,8 @@ from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import RolloutLimits, RolloutStrategy
 
 __all__ = [
+    "BatchedBuilder",
+    "groups_of",
     "ADVANTAGES",
     "FAIL_FAST",
     "NO_LIMITS",

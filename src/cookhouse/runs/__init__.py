@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cookhouse.runs.artifacts import put_run, run_prefix
-    from cookhouse.runs.folder.choice import FolderChoice, FolderSpec, choose_folder, recorded_synthetic
+    from cookhouse.runs.folder.choice import (
+        FolderChoice,
+        FolderSpec,
+        choose_folder,
+        decided_by_data,
+        recorded_synthetic,
+    )
     from cookhouse.runs.folder.run_folder import RunFolder, open_folder
     from cookhouse.runs.folder.run_json import record_failure
     from cookhouse.runs.history.launches import History, Launch, RunStatus, read_history, read_launches
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "artifacts": ("put_run", "run_prefix"),
-    "folder.choice": ("FolderChoice", "FolderSpec", "choose_folder", "recorded_synthetic"),
+    "folder.choice": ("FolderChoice", "FolderSpec", "choose_folder", "decided_by_data", "recorded_synthetic"),
     "listing.deletion": ("check_deletable", "delete_run", "runs_that_need"),
     "folder.run_json": ("record_failure",),
     "folder.run_folder": ("RunFolder", "open_folder"),
@@ -60,6 +66,7 @@ __all__ = [
     "best_text",
     "check_deletable",
     "choose_folder",
+    "decided_by_data",
     "delete_run",
     "find_run",
     "find_runs",

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import chz
+
 from cookhouse.errors import InputError
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import FolderChoice, RunFolder, RunResult, RunSummary, open_folder
@@ -22,6 +24,7 @@ from cookhouse.telemetry import events, read_metrics
 from cookhouse.training import AdamSchedule, Connect, ServiceClient, service_errors
 from cookhouse.training.clients.session import close_service
 from cookhouse.weights.checkpoints import Checkpoint
+from cookhouse.workflows.base.batch_size import batches_of, fit_batch
 from cookhouse.workflows.base.summary import RatedConfig, settings_notes
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.registering import is_registered, register_run
@@ -68,6 +71,8 @@ def flat_workflow(
                 "choose another, or set behavior_if_log_dir_exists=delete"
             )
         state.loaded = await asyncio.to_thread(load, state.config)
+        if _fit_batch(state):
+            state.loaded = await asyncio.to_thread(load, state.config)
         state.notes += [note for notes in state.loaded[2:] for note in notes]
         if isinstance(state.config, OptimizerSettings):
             schedule = AdamSchedule(settings=state.config, total_steps=len(state.loaded[1]))
@@ -108,6 +113,16 @@ def flat_workflow(
         facts=_facts,
         notes=lambda state: state.notes,
     )
+
+
+def _fit_batch(state: FlatState) -> bool:
+    """Whether the data are to be read anew, in batches of another size."""
+    config: Any = state.config
+    if "batch_size" not in chz.chz_fields(config):
+        return False
+    num_items = sum(map(len, state.loaded[1]))
+    num_rows = num_items // getattr(config, "num_epochs", 1)
+    return fit_batch(state, batches_of(num_rows), f"{num_rows:,} rows") != config.batch_size
 
 
 @stage(doing="opening the run folder", writes=("folder",), leaves_files=True)

@@ -26,8 +26,17 @@ class Family:
     """Every renderer of its own that fits some model of the family."""
     marks: tuple[tuple[str, str], ...] = ()
     """Texts of a chat template, each with the renderer that it is the sign of; the first that is found decides."""
-    lr_exponent: float | None = None
-    """How the best learning rate falls with the hidden size (`hyperparams.get_lr`); None: nobody has published it."""
+    own_exponent: float | None = None
+    """How the best learning rate falls with the hidden size, as it was published for models of this family."""
+
+    @property
+    def lr_exponent(self) -> float | None:
+        """The same, of its architecture where nobody published it for the family itself (`hyperparams.get_lr`); None:
+        nor is there one for that.
+        """
+        alike = (other for other in FAMILIES.values() if set(other.model_types) & set(self.model_types))
+        known = (other.own_exponent for other in (self, *alike) if other.own_exponent is not None)
+        return next(known, None)
 
 
 _QWEN3 = ("qwen3", "qwen3_disable_thinking", "qwen3_instruct")
@@ -44,27 +53,27 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 model_types=("llama",),
                 renderers=("llama3",),
                 marks=(("<|start_header_id|>", "llama3"),),
-                lr_exponent=_LLAMA_EXPONENT,
+                own_exponent=_LLAMA_EXPONENT,
             ),
             Family(
                 name="qwen2.5",
                 model_types=("qwen2",),
                 renderers=("qwen3_instruct",),
-                lr_exponent=_QWEN_EXPONENT,
+                own_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="qwen3",
                 model_types=("qwen3", "qwen3_moe", "qwen3_next"),
                 renderers=_QWEN3,
                 marks=(("enable_thinking", "qwen3"), ("</think>", TEMPLATE), ("<|im_start|>", "qwen3_instruct")),
-                lr_exponent=_QWEN_EXPONENT,
+                own_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="qwen3-vl",
                 model_types=("qwen3_vl", "qwen3_vl_moe"),
                 renderers=("qwen3_vl", "qwen3_vl_instruct"),
                 marks=(("reasoning_content", "qwen3_vl"), ("<|im_start|>", "qwen3_vl_instruct")),
-                lr_exponent=_QWEN_EXPONENT,
+                own_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="qwen3.5",
@@ -75,7 +84,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                     ("enable_thinking is true", "qwen3_5_disable_thinking"),
                     ("enable_thinking", "qwen3_5"),
                 ),
-                lr_exponent=_QWEN_EXPONENT,
+                own_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="deepseekv3",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from cookhouse.chat import Renderer
+from cookhouse.data.batches.counting import count_items
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import OffPolicyDistillationSettings, OnPolicyDistillationSettings
 from cookhouse.training import Objective
@@ -44,8 +45,14 @@ class OffPolicyState(TrainingState):
     @property
     def expected_tokens(self) -> ExpectedTokens:
         config = self.config
-        sizes = [self.total_steps, config.batch_size, config.samples_per_prompt, config.max_tokens]
-        said = "{:,} steps × {:,} prompts × {:,} answers × {:,} tokens".format(*sizes)
+        num_prompts = count_items(
+            len(self.dataset.questions),
+            batch_size=config.batch_size,
+            total_steps=self.total_steps,
+            steps_per_epoch=self.steps_per_epoch,
+        )
+        sizes = [num_prompts, config.samples_per_prompt, config.max_tokens]
+        said = "{:,} prompts × {:,} answers × {:,} tokens".format(*sizes)
         return ExpectedTokens(
             tokens={"sampled_tokens": prod(sizes)},
             degree="at most",

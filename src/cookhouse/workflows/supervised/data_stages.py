@@ -21,6 +21,7 @@ from cookhouse.data import (
 from cookhouse.data.batches.examples import example_renderer, render_examples
 from cookhouse.data.rows.conversations import conversation_of
 from cookhouse.data.rows.remarks import conversation_remarks
+from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of, preview_example
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
@@ -28,6 +29,7 @@ from cookhouse.telemetry import events
 from cookhouse.training import (
     supervised_objective,
 )
+from cookhouse.workflows.base.batch_size import batches_of, fit_batch
 from cookhouse.workflows.base.counts import Counts, added, estimated
 from cookhouse.workflows.base.rows import cut_notes, kept_tokens, recorded_sources
 from cookhouse.workflows.base.run import set_steps
@@ -62,6 +64,7 @@ async def load_dataset(state: SupervisedState) -> None:
     writes=(
         "dataset",
         "counts",
+        "part_counts",
         "shown",
         "context_tokens",
         "notes",
@@ -82,8 +85,11 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
     built = [await _build(state, part, size) for part, size in zip(data.train, sizes, strict=True)]
     parts = [part for part, _, _ in built]
     state.dataset = parts[0] if len(parts) == 1 else MixedDataset(parts)
-    state.counts = added([counts for _, counts, _ in built])
+    state.part_counts = [counts for _, counts, _ in built]
+    state.counts = added(state.part_counts)
     state.shown = [example for _, _, examples in built for example in examples[:_NUM_PREVIEWS]]
+    _fit_batch(state, names)
+    state.notes += [note for part in parts if isinstance(part, SupervisedDataset) for note in part.notes]
     state.notes += _mixture(state.dataset, names)
     state.nll = state.exact_match = None
     if state.test:
@@ -115,7 +121,6 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
         state.notes += conversation_remarks(part.conversations, mode)
         state.notes += _cut(state, examples, "examples")
         whole = SupervisedDataset(examples, batch_size=batch_size, reduction=config.reduction, seed=config.seed)
-        state.notes += whole.notes
         return whole, Counts(statistics=whole.statistics, num_rows=len(part.conversations)), whole.examples
     streamed = StreamedDataset(
         part.rows,
@@ -136,6 +141,26 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
     state.notes += conversation_remarks(seen, mode, what=f"conversations from all over {part.name}")
     counts = estimated(example_statistics(sample), num_sampled=num_sampled, num_rows=streamed.num_rows)
     return streamed, counts, sample
+
+
+def _fit_batch(state: SupervisedState, names: Sequence[str]) -> None:
+    """Batches of another size, where the published one is too large for the data."""
+    parts = state.dataset.parts if isinstance(state.dataset, MixedDataset) else [state.dataset]
+    counts = [len(part.examples) if isinstance(part, SupervisedDataset) else part.num_rows for part in parts]
+
+    def sizes_of(batch_size: int) -> list[int]:
+        return [batch_size] if len(parts) == 1 else shares(batch_size, state.data.weights, names)
+
+    def steps_of(batch_size: int) -> int:
+        try:
+            sizes = sizes_of(batch_size)
+        except InputError:  # one of each does not fit
+            return 0
+        return max(batches_of(count)(size) for count, size in zip(counts, sizes, strict=True))
+
+    chosen = fit_batch(state, steps_of, f"{sum(counts):,} examples")
+    for part, size in zip(parts, sizes_of(chosen), strict=True):
+        part.batch_size = size
 
 
 def _labels(state: SupervisedState) -> Sequence[str] | None:
