@@ -127,7 +127,7 @@ async def open_rollouts(state: RolloutState) -> None:
         await model.open(state.session.service, state.context.adapters.registry)
     state.rollout_pages = RolloutPages(
         folder=state.folder.rollouts,
-        tokenizer=state.renderer.encoder.tokenizer,
+        renderer=state.renderer,
         telemetry=state.telemetry,
     )
     if state.test:
