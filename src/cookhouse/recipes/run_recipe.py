@@ -16,6 +16,7 @@ from cookhouse.errors import BadRowsError, InputError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe
+from cookhouse.recipes.served import check_model, priced
 from cookhouse.recipes.resolved import Resolved, recipe_named, resolved, run_folder
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
@@ -96,7 +97,11 @@ async def run_async(
         Telemetry([TerminalSink(make_console())] if given.sinks is None else given.sinks) as telemetry,
         hub_in_use(given.hub or HuggingFaceHub(say=lambda text: telemetry.event(events.HUB_DOWNLOAD, text=text))),
     ):
-        settled = make_config(recipe_named(recipe), config, given.service)
+        settled = await asyncio.to_thread(make_config, recipe_named(recipe), config, given.service)
+        await asyncio.to_thread(check_model, settled, given.service)
+        settled, prices = await asyncio.to_thread(priced, settled, given.service)
+        if prices is not None:
+            telemetry.event(events.DATA_NOTE, text=f"prices: {prices}")
         async with _early_server(given, settled) as process:
             return await _run(recipe, settled, given, telemetry, interrupt, process)
 
@@ -184,6 +189,8 @@ def dry_run(
     check_adapters("Adapters", given)
     with nullcontext() if given.hub is None else hub_in_use(given.hub):
         settled = make_config(recipe_named(recipe), config, given.service)
+        check_model(settled, given.service)
+        settled, prices = priced(settled, given.service)
         found = resolved(recipe, settled, given, Telemetry(), Interrupt())
         plan = asyncio.run(dry_run_workflow(found.workflow, found.context))
         _check_base_models(found)
@@ -192,7 +199,8 @@ def dry_run(
     plan = replace(plan, changed=changed, notes=[*plan.notes, *unread_defaults(found.config)])
     decided = [name for name, value in plan.config.items() if value != getattr(found.config, name)]
     taken = defaults_taken(found.config, without=decided)
-    return plan if taken is None else replace(plan, facts={**plan.facts, "defaults": taken})
+    more = {"prices": prices, "defaults": taken}
+    return replace(plan, facts={**plan.facts, **{name: text for name, text in more.items() if text is not None}})
 
 
 def _early_server(given: Adapters, config: RunSettings) -> "AbstractAsyncContextManager[ServerProcess | None]":

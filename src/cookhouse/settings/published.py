@@ -5,7 +5,7 @@
         learning_rate: float = redefault(SupervisedSettings, "learning_rate", by_model(embedded=5e-3, published=2e-4))
 
 The model decides. Where nobody names one it is the embedded model, and on the hosted service, which has none such, the
-published one.
+published one, or what has come in its place there.
 """
 
 import logging
@@ -28,7 +28,7 @@ class _Model(Default):
     """The embedded model; `published` is the one to take on the hosted service."""
 
     def __init__(self, published: str) -> None:
-        super().__init__(lambda _: TINY_MODEL, f"{TINY_MODEL}, on the hosted service {published}")
+        super().__init__(lambda _: TINY_MODEL, f"{TINY_MODEL}, on the hosted service {published} or its successor")
         self.published = published
 
 

@@ -8,6 +8,8 @@ A rate is right for the model that it was measured on. For another one it is by 
 from typing import Any
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.model_names import plain_name
+from cookhouse.models.catalog.retired import successors
 from cookhouse.models.hyperparams import auto_lr, conversation_lr, reward_lr
 from cookhouse.settings.defaults import given, is_left_open
 from cookhouse.settings.published import ByModel, is_embedded, is_published, published_model_of
@@ -44,6 +46,13 @@ class RateDefault(ByModel):
         if given(config, "learning_rate") == AUTO:
             return self._auto_note(config)
         model = published_model_of(type(config))
+        if model is not None and self._is_kept(config, model):
+            found = self.rule(config)
+            auto = "" if found is None else f"; learning_rate=auto would take {found[0]:.3g}, by {found[1]}"
+            return (
+                f"{config.model_name} is a successor of {model}, with which the recipe was published and on which "
+                f"learning_rate={self.published:g} was measured{auto}"
+            )
         if not is_left_open(config, "learning_rate") or is_embedded(config) or is_published(config) or model is None:
             return None
         measured = f"the published {self.published:g} was measured on {model}"
@@ -51,6 +60,10 @@ class RateDefault(ByModel):
         if found is None:
             return f"learning_rate is {self.published:g}: {measured}, and there is no rule for {config.model_name}"
         return f"learning_rate is {found[0]:.3g}, by {found[1]}: {measured}; to take that: learning_rate={self.published:g}"
+
+    def _is_kept(self, config: Any, model: str) -> bool:
+        """Whether the published rate is set for a model that has come in the place of its own."""
+        return given(config, "learning_rate") == self.published and plain_name(config.model_name) in successors(model)
 
     def _auto(self, config: Any, usual: float) -> float:
         return usual if self.by_reward else auto_lr(config.model_name, usual, is_lora=config.lora_rank > 0)[0]

@@ -136,12 +136,12 @@ def served_sha256(address: str, key: str | None, path: str) -> str | None:
     """The checksum of the weights at a `tinker://` path, by `folder_sha256`, as their server tells it; None: it does
     not. Blocking.
     """
-    told = _told(address, key, "POST", "weights_info", json={"tinker_path": path}) or {}
+    told = told(address, key, "POST", "weights_info", json={"tinker_path": path}) or {}
     digest = told.get("sha256")
     return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None
 
 
-def _told(address: str, key: str | None, method: str, route: str, **content: Any) -> dict[str, Any] | None:
+def told(address: str, key: str | None, method: str, route: str, **content: Any) -> dict[str, Any] | None:
     """What a server answers that the SDK does not read; None: it does not tell. Blocking."""
     url = f"{address.rstrip('/')}/api/v1/{route}"
     try:
@@ -189,7 +189,7 @@ class TinkerServiceClient(tinker.ServiceClient):
         if not self._address:
             return None
         route = f"sessions/{self.holder.get_session_id()}/usage"
-        counted = await asyncio.to_thread(_told, self._address, self._key, "GET", route)
+        counted = await asyncio.to_thread(told, self._address, self._key, "GET", route)
         if counted is None:
             return None
         return {str(name): value for name, value in counted.items() if isinstance(value, int | float)}
