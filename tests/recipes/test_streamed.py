@@ -229,7 +229,10 @@ async def test_settings_of_data_that_cannot_work_are_refused(
     make_config: MakeConfig, settings: dict[str, Any], reason: str | None
 ) -> None:
     if reason is None:
-        assert (await asyncio.to_thread(dry_run, "supervised", make_config(**settings))).notes == []
+        assert (await asyncio.to_thread(dry_run, "supervised", make_config(**settings))).notes == [
+            "batch_size=4 makes 6 steps of 12 examples, which teach little; a smaller batch_size, or more num_epochs, "
+            "gives more"
+        ]
         return
     with pytest.raises(InputError, match=reason):
         await asyncio.to_thread(dry_run, "supervised", {**_as_dict(make_config()), **settings})

@@ -45,9 +45,7 @@ def _loss_fn(config: Any) -> str:
     return "importance_sampling" if is_embedded(config) and not sets_clip(config) else _PUBLISHED_LOSS
 
 
-_LOSS = ByModel(
-    _loss_fn, f"importance_sampling for {TINY_MODEL} where no clip is set, else {_PUBLISHED_LOSS}"
-)
+_LOSS = ByModel(_loss_fn, f"importance_sampling for {TINY_MODEL} where no clip is set, else {_PUBLISHED_LOSS}")
 
 
 @chz.chz

@@ -108,7 +108,9 @@ class Config(RunSettings, AdapterSettings, AdamSettings, BestSettings):
         metadata=facts(aliases=(Alias(name="rm_learning_rate", doc="tinker-cookbook: of the reward model"),)),
     )
     preference_max_steps: int | None = _count(24, None, "Steps of the preference model; default: all of an epoch.")
-    rl_learning_rate: float = rate(published_rate(embedded=1e-3, published=1e-5, by_reward=True), "Of reinforcement learning")
+    rl_learning_rate: float = rate(
+        published_rate(embedded=1e-3, published=1e-5, by_reward=True), "Of reinforcement learning"
+    )
     rl_group_size: int = computed(by_model(embedded=8, published=4), int, "Answers to each prompt.", at_least(2))
     rl_max_tokens: int = _count(32, 1024, "Tokens of an answer.")
     rl_max_steps: int | None = _count(16, None, "Steps by reward; default: all of an epoch.")

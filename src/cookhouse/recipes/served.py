@@ -128,5 +128,7 @@ def _not_offered(model: str, offered: Collection[str], address: ServiceAddress) 
     place = address.base_url or "the hosted service"
     successor = successor_among(model, offered)
     if successor is not None:
-        return InputError(f"{model} is not offered at {place}; its successor there is {successor}: set model_name to it")
+        return InputError(
+            f"{model} is not offered at {place}; its successor there is {successor}: set model_name to it"
+        )
     return UnknownNameError(f"model at {place}", model, offered, way_out="set model_name to one that it offers")

@@ -23,8 +23,7 @@ class QuestionReader:
         """The last message of a user; all of the prompt where none can be told."""
         text = self._decoded(prompt)
         begin, end = self._marks
-        before, found, after = text.rpartition(begin) if begin else ("", "", text)
-        del before
+        _, found, after = text.rpartition(begin) if begin else ("", "", text)
         if not found:
             return text
         asked = after.partition(end)[0] if end else after
@@ -36,12 +35,13 @@ class QuestionReader:
         asked: Message = {"role": "user", "content": _ASKED}
         answered: Message = {"role": "assistant", "content": _ANSWERED}
         first = self._decoded(self._renderer.build_generation_prompt([asked]))
-        later = self._decoded(self._renderer.build_generation_prompt([asked, answered, asked])).rpartition(_ANSWERED)[2]
+        again = self._decoded(self._renderer.build_generation_prompt([asked, answered, asked]))
+        before, _, later = again.rpartition(_ANSWERED)
         (head, found, tail), (later_head, _, later_tail) = first.partition(_ASKED), later.partition(_ASKED)
         if not found:
             return "", ""
         begin = os.path.commonprefix([head[::-1], later_head[::-1]])[::-1]
-        return begin, os.path.commonprefix([tail, later_tail])
+        return begin, os.path.commonprefix([tail, later_tail, before.partition(_ASKED)[2]])
 
     def _decoded(self, prompt: tinker.ModelInput) -> str:
         return str(self._renderer.encoder.tokenizer.decode(prompt.to_ints()))
