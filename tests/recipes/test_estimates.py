@@ -1,4 +1,4 @@
-"""What a plan says will be sent, and what was: to 5 % of it where that can be known, and never less where it is a bound."""
+"""What a plan says will be sent, and what was: to 5 % where that can be known, and never more where it is a bound."""
 
 import asyncio
 import json

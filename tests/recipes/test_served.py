@@ -25,7 +25,7 @@ BASE = "Qwen/Qwen3.5-9B-Base"
 
 
 def offers(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr(offer, "_ask", lambda url, key: names)
+    monkeypatch.setattr(offer, "_ask", lambda *_: names)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,15 @@ LIST = [{"tinker_id": "Qwen/Qwen3.5-4B", "prefill": "$0.40", "sample": "1.2", "t
 
 def test_prices_are_those_that_are_published_else_those_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     new, old = published_prices("Qwen/Qwen3.5-4B", LIST), table_prices("Qwen/Qwen3.5-4B")
-    assert new is not None and old is not None
+    assert new is not None
+    assert old is not None
     assert (new.text, old.text) == ("sample:1.2,prefill:0.4", "train:0.737,sample:1.005,prefill:0.33")
-    assert "as they were in 2026-10" in old.source and "models.json" in new.source
+    assert "as they were in 2026-10" in old.source
+    assert "models.json" in new.source
     assert published_prices("a/b", LIST) is published_prices("a/b", {"no": "list"}) is table_prices("a/b") is None
     longer = table_prices("Qwen/Qwen3.8-27B:peft:262144")
-    assert longer is not None and longer.by_kind["train"] == 7.46
+    assert longer is not None
+    assert longer.by_kind["train"] == 7.46
     monkeypatch.setattr(offer, "_published", lambda: LIST)
     assert offer.prices_of("Qwen/Qwen3.5-4B") == new
 
@@ -149,7 +152,8 @@ def test_a_dry_run_for_the_hosted_service_shows_money(monkeypatch: pytest.Monkey
         {**config, "price_per_million": "3", "log_path": str(tmp_path / "run")},
         adapters=Adapters(service=HOSTED),
     )
-    assert "prices" not in paid.facts and "by train 3," in paid.facts["cost"], "what somebody named holds"
+    assert "prices" not in paid.facts, "what somebody named holds"
+    assert "by train 3," in paid.facts["cost"]
 
 
 def tiny() -> str:

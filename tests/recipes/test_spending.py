@@ -72,7 +72,7 @@ async def test_of_rollouts_the_most_is_known(tmp_path: Path) -> None:
     facts = await in_thread(
         {**config, "log_path": str(tmp_path / "run"), "price_per_million": "sample:1e6"}, "rl_basic"
     )
-    said = "at most 240 tokens sampled (8 groups × 3 rollouts × 10 tokens"
+    said = "at most 240 tokens sampled (4 steps × 2 groups × 3 rollouts × 10 tokens"
     assert facts["to be sent"].startswith(said)
     on_top = "on top: prompts, and training on these with what was sampled; evaluations"
     assert facts["cost"] == f"at most 240, by sample 1e+06 per million; {on_top}"

@@ -235,8 +235,11 @@ async def test_what_the_service_takes_bounds_a_run_before_it_is_trained(
 async def test_a_batch_larger_than_the_data_trains_on_all_of_it(make_config: MakeConfig) -> None:
     result = await run_async("supervised", make_config(batch_size=13), adapters=Adapters(service=FakeService().connect))
     assert result.summary.total_steps == 2
-    few = "batch_size=13 makes 2 steps of 12 examples, which teach little; a smaller batch_size, or more num_epochs, gives"
-    assert result.state.notes == [f"{few} more", "batch_size is 13 and there are 12 examples: they make one batch"]
+    few = "batch_size=13 makes 2 steps of 12 examples, which teach little; a smaller batch_size, or more num_epochs"
+    assert result.state.notes == [
+        f"{few}, gives more",
+        "batch_size is 13 and there are 12 examples: they make one batch",
+    ]
 
 
 async def test_killed_run_is_done_again_from_its_last_checkpoint(make_config: MakeConfig, tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service
     if isinstance(config, recipe.config_class):
         check_read(config)
         if is_left_open(config, "model_name"):
-            named = {name for name in chz.chz_fields(config) if not is_left_open(config, name)}
-            config = chz.replace(config, **model_of_service(recipe.config_class, service, config.base_url, named))
+            chosen = {name for name in chz.chz_fields(config) if not is_left_open(config, name)}
+            config = chz.replace(config, **model_of_service(recipe.config_class, service, config.base_url, chosen))
         named = {name: getattr(config, name) for name in weights_settings(recipe.config_class)}
         weights = {name: _weights(recipe, name, value) for name, value in named.items()}
         given = {name: _given_rows(name, getattr(config, name, None)) for name in ROWS_FIELDS}
@@ -140,7 +140,7 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
     recorded = _recorded(recipe, values)
     base_url = values.get("base_url", recorded.get("base_url"))
     published = model_of_service(recipe.config_class, service, base_url, {*recorded, *values})
-    config = recipe.config_class(**(published | recorded | values))
+    config = recipe.config_class(**{**published, **recorded, **values})
     check_read(config)
     check_typed(config, [name for name, origin in origins.items() if origin in TYPED])
     defaults = {name: default_origin(config, name) for name in known} | dict.fromkeys(published, "published default")

@@ -16,8 +16,8 @@ from cookhouse.errors import BadRowsError, InputError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.recipes.served import check_model, priced
 from cookhouse.recipes.resolved import Resolved, recipe_named, resolved, run_folder
+from cookhouse.recipes.served import check_model, priced
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, service_folder, stored_files

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import chz
 
@@ -17,6 +17,8 @@ from cookhouse.settings import AdapterSettings, ModelSettings, RunSettings, publ
 from cookhouse.settings.rates import RateDefault
 from cookhouse.settings.spending import SpendingSettings
 
+C = TypeVar("C", bound=RunSettings)
+
 logger = logging.getLogger(__name__)
 
 
@@ -28,8 +30,7 @@ def model_of_service(
     At the hosted service that is what the recipe was published with, or its successor. Rates that were published are
     kept with a successor, as the run then says. A service that has one model has that one trained.
 
-    Args:
-        given: settings that somebody named, or that are recorded.
+    `given` are the settings that somebody named, or that are recorded.
 
     Raises:
         InputError: the service has several others.
@@ -72,13 +73,12 @@ def check_model(config: RunSettings, service: Service) -> None:
         raise _not_offered(config.model_name, offered, address)
 
 
-def priced(config: Any, service: Service) -> tuple[Any, str | None]:
+def priced(config: C, service: Service) -> tuple[C, str | None]:
     """A config with the prices of the hosted service, where it runs there and nobody named others; and where they come
     from, in words.
     """
-    if not isinstance(config, SpendingSettings) or config.price_per_million is not None:
-        return config, None
-    if not is_hosted(service, os.environ, config.base_url):
+    is_open = isinstance(config, SpendingSettings) and config.price_per_million is None
+    if not is_open or not is_hosted(service, os.environ, config.base_url):
         return config, None
     from cookhouse.service.offer import prices_of
 

@@ -56,11 +56,10 @@ from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import RolloutLimits, RolloutStrategy
 
 __all__ = [
-    "BatchedBuilder",
-    "groups_of",
     "ADVANTAGES",
     "FAIL_FAST",
     "NO_LIMITS",
+    "BatchedBuilder",
     "ClientTokenCompleter",
     "Closable",
     "Env",
@@ -106,6 +105,7 @@ __all__ = [
     "group_from_json",
     "group_metrics",
     "group_to_json",
+    "groups_of",
     "kl_metrics",
     "kl_penalty",
     "leave_one_out",

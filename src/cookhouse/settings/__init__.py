@@ -55,12 +55,12 @@ from cookhouse.settings.training import (
 )
 
 __all__ = [
-    "ByModel",
     "ROWS_FIELDS",
     "AdamSettings",
     "AdapterSettings",
     "AdvantageSettings",
     "Alias",
+    "ByModel",
     "Default",
     "EnvironmentSettings",
     "EvalSettings",

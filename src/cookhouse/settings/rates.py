@@ -42,7 +42,7 @@ class RateDefault(ByModel):
         return "rule"
 
     def note(self, config: Any) -> str | None:
-        """Where the learning rate of a config comes from, if that is neither set as a number nor measured on the model."""
+        """Where the learning rate comes from, unless it is set as a number or was measured on the model."""
         if given(config, "learning_rate") == AUTO:
             return self._auto_note(config)
         model = published_model_of(type(config))
@@ -59,7 +59,8 @@ class RateDefault(ByModel):
         found = self.rule(config)
         if found is None:
             return f"learning_rate is {self.published:g}: {measured}, and there is no rule for {config.model_name}"
-        return f"learning_rate is {found[0]:.3g}, by {found[1]}: {measured}; to take that: learning_rate={self.published:g}"
+        way_back = f"learning_rate={self.published:g}"
+        return f"learning_rate is {found[0]:.3g}, by {found[1]}: {measured}; to take that: {way_back}"
 
     def _is_kept(self, config: Any, model: str) -> bool:
         """Whether the published rate is set for a model that has come in the place of its own."""

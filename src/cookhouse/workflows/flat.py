@@ -122,7 +122,8 @@ def _fit_batch(state: FlatState) -> bool:
         return False
     num_items = sum(map(len, state.loaded[1]))
     num_rows = num_items // getattr(config, "num_epochs", 1)
-    return fit_batch(state, batches_of(num_rows), f"{num_rows:,} rows") != config.batch_size
+    before: int = config.batch_size
+    return fit_batch(state, batches_of(num_rows), f"{num_rows:,} rows") != before
 
 
 @stage(doing="opening the run folder", writes=("folder",), leaves_files=True)

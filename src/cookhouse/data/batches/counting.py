@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 
 def count_items(num_items: int, *, batch_size: int, total_steps: int, steps_per_epoch: int) -> int:
-    """Items that these steps train on, each as often as they do. A set that is through before its epoch is begins again;
+    """Items that these steps train on, each as often as they do. A set that is through before its epoch begins again;
     the last batch of a pass has what is left.
     """
     parts = _passes(num_items, batch_size, total_steps, steps_per_epoch)

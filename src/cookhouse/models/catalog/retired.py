@@ -1,4 +1,4 @@
-"""Models that the hosted service has retired, with what it names in their place. What is offered today, it says itself."""
+"""Models that the hosted service has retired, and what it names in their place. It says itself what it offers today."""
 
 from collections.abc import Collection, Mapping
 

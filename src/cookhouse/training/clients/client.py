@@ -136,8 +136,8 @@ def served_sha256(address: str, key: str | None, path: str) -> str | None:
     """The checksum of the weights at a `tinker://` path, by `folder_sha256`, as their server tells it; None: it does
     not. Blocking.
     """
-    told = told(address, key, "POST", "weights_info", json={"tinker_path": path}) or {}
-    digest = told.get("sha256")
+    answer = told(address, key, "POST", "weights_info", json={"tinker_path": path}) or {}
+    digest = answer.get("sha256")
     return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None
 
 
@@ -148,11 +148,11 @@ def told(address: str, key: str | None, method: str, route: str, **content: Any)
         answer = httpx.request(
             method, url, headers={"X-API-Key": key or ""}, timeout=_TELLING_PATIENCE_SECONDS, **content
         )
-        told = answer.json() if answer.status_code == httpx.codes.OK else None
+        found = answer.json() if answer.status_code == httpx.codes.OK else None
     except (httpx.HTTPError, ValueError) as error:
         logger.info("the service did not answer %s: %s", route, error)
         return None
-    return told if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 class _Capabilities(tinker.types.GetServerCapabilitiesResponse):

@@ -28,13 +28,12 @@ class BatchedState(Protocol):
 def fit_batch(state: BatchedState, steps_of: Callable[[int], int], what: str) -> int:
     """The batch size of a run, with which `state.config` and the record of the run go on.
 
-    Where nobody named a batch or a number of steps, and the published batch gives fewer than 30 steps, it is the largest
-    power of two, at least 4, that gives 30, or the one that comes nearest. That, and that there are few steps with a
-    batch that somebody named, becomes a note.
+    Where nobody named a batch or a number of steps, and the published batch gives fewer than 30 steps, it is the
+    largest power of two, at least 4, that gives 30, or the one that comes nearest. That, and that there are few steps
+    with a batch that somebody named, becomes a note.
 
-    Args:
-        steps_of: steps of an epoch with a batch size; 0: it is too small for the data.
-        what: what a batch is made of, as "160 examples".
+    `steps_of` gives the steps of an epoch with a batch size, 0 where that is too small for the data; `what` is what
+    there is, as "160 examples".
     """
     config = state.config
     size: int = config.batch_size

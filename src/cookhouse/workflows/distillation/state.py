@@ -10,7 +10,7 @@ from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import OffPolicyDistillationSettings, OnPolicyDistillationSettings
 from cookhouse.training import Objective
 from cookhouse.workflows.base.run import TrainingState
-from cookhouse.workflows.base.spending import ExpectedTokens
+from cookhouse.workflows.base.spending import ExpectedTokens, in_steps
 from cookhouse.workflows.distillation.assembler import QuestionDataset
 from cookhouse.workflows.distillation.questions import QuestionRows, TeacherPrompt
 from cookhouse.workflows.distillation.record import TeacherRecord
@@ -52,7 +52,8 @@ class OffPolicyState(TrainingState):
             steps_per_epoch=self.steps_per_epoch,
         )
         sizes = [num_prompts, config.samples_per_prompt, config.max_tokens]
-        said = "{:,} prompts × {:,} answers × {:,} tokens".format(*sizes)
+        count = in_steps(num_prompts, self.total_steps, config.batch_size)
+        said = f"{count} prompts × {config.samples_per_prompt:,} answers × {config.max_tokens:,} tokens"
         return ExpectedTokens(
             tokens={"sampled_tokens": prod(sizes)},
             degree="at most",

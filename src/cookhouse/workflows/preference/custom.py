@@ -90,10 +90,10 @@ def pairs_of_sums(
 def pair_metrics(loss: PairLoss, settings: PairLossSettings, pairs: PairLogprobs, mean_loss: float) -> dict[str, float]:
     """Figures of pairs, each a mean over them.
 
-    `dpo_loss`, whichever the loss is; `accuracy`: the share whose chosen answer has the higher reward, a tie, also one
-    within the rounding of the logprobs, being half; `margin`: chosen less rejected reward; `chosen_reward` and `rejected_reward`: βΔ (see `PairLoss.rewards`);
-    `chosen_logprob` and `rejected_logprob`: Σ w·logprob of an answer under the weights being trained; `chosen_tokens`
-    and `rejected_tokens`: length of an answer.
+    `dpo_loss`, whichever the loss is; `accuracy`: the share whose chosen answer has the higher reward, a tie being
+    half, also one within the rounding of the logprobs; `margin`: chosen less rejected reward; `chosen_reward` and
+    `rejected_reward`: βΔ (see `PairLoss.rewards`); `chosen_logprob` and `rejected_logprob`: Σ w·logprob of an answer
+    under the weights being trained; `chosen_tokens` and `rejected_tokens`: length of an answer.
     """
     chosen_P, rejected_P = (reward_P.detach() for reward_P in loss.rewards(pairs, settings))
     is_tie_P = (chosen_P - rejected_P).abs() <= _rounding(loss, settings, pairs)

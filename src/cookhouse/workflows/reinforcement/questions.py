@@ -2,8 +2,9 @@
 it.
 """
 
-import os
 from functools import cached_property
+from itertools import takewhile
+from typing import Any
 
 import tinker
 
@@ -40,8 +41,13 @@ class QuestionReader:
         (head, found, tail), (later_head, _, later_tail) = first.partition(_ASKED), later.partition(_ASKED)
         if not found:
             return "", ""
-        begin = os.path.commonprefix([head[::-1], later_head[::-1]])[::-1]
-        return begin, os.path.commonprefix([tail, later_tail, before.partition(_ASKED)[2]])
+        return _shared(head[::-1], later_head[::-1])[::-1], _shared(tail, later_tail, before.partition(_ASKED)[2])
 
     def _decoded(self, prompt: tinker.ModelInput) -> str:
-        return str(self._renderer.encoder.tokenizer.decode(prompt.to_ints()))
+        tokenizer: Any = self._renderer.encoder.tokenizer
+        return str(tokenizer.decode(prompt.to_ints()))
+
+
+def _shared(*texts: str) -> str:
+    """What all of them begin with."""
+    return "".join(letters[0] for letters in takewhile(lambda some: len(set(some)) == 1, zip(*texts, strict=False)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from cookhouse.chat import Renderer
 from cookhouse.files import file_errors, write_whole
@@ -17,7 +18,7 @@ class RolloutPages:
 
     def __init__(self, *, folder: Path, renderer: Renderer, telemetry: Telemetry) -> None:
         self._folder = folder
-        self._tokenizer = renderer.encoder.tokenizer
+        self._tokenizer: Any = renderer.encoder.tokenizer
         self._question = QuestionReader(renderer)
         self._telemetry = telemetry
         self._num_resampled = 0

@@ -19,7 +19,7 @@ from cookhouse.training import (
 )
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.second_model import SecondModel
-from cookhouse.workflows.base.spending import ExpectedTokens
+from cookhouse.workflows.base.spending import ExpectedTokens, in_steps
 from cookhouse.workflows.reinforcement.assembler import RolloutPayload
 from cookhouse.workflows.reinforcement.policy import Policy
 from cookhouse.workflows.reinforcement.rollout_pages import RolloutPages
@@ -50,9 +50,10 @@ class RolloutState(TrainingState):
     @property
     def expected_tokens(self) -> ExpectedTokens:
         config = self.config
+        per_step = len(self.train.get_batch(0))
         num_groups = count_items(
             groups_of(self.train),
-            batch_size=len(self.train.get_batch(0)),
+            batch_size=per_step,
             total_steps=self.total_steps,
             steps_per_epoch=self.steps_per_epoch,
         )
@@ -61,7 +62,8 @@ class RolloutState(TrainingState):
         return ExpectedTokens(
             tokens={"sampled_tokens": prod([*sizes, config.max_turns or 1, config.rollout_attempts, self.num_draws])},
             degree="at most",
-            remark="{:,} groups × {:,} rollouts × {:,} tokens".format(*sizes)
+            remark=f"{in_steps(num_groups, self.total_steps, per_step)} groups × {config.group_size:,} rollouts × "
+            f"{config.max_tokens:,} tokens"
             + of_turns
             + (f" × {config.rollout_attempts} attempts" if config.rollout_attempts > 1 else "")
             + (f" × {self.num_draws} batches drawn" if self.num_draws > 1 else "")

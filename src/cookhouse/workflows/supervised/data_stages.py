@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from cookhouse.data import (
     BadRows,
@@ -145,7 +146,7 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
 
 def _fit_batch(state: SupervisedState, names: Sequence[str]) -> None:
     """Batches of another size, where the published one is too large for the data."""
-    parts = state.dataset.parts if isinstance(state.dataset, MixedDataset) else [state.dataset]
+    parts: Sequence[Any] = state.dataset.parts if isinstance(state.dataset, MixedDataset) else [state.dataset]
     counts = [len(part.examples) if isinstance(part, SupervisedDataset) else part.num_rows for part in parts]
 
     def sizes_of(batch_size: int) -> list[int]:
