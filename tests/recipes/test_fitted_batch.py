@@ -60,7 +60,7 @@ async def test_the_plan_has_the_batch_that_fits(
     if recipe == "off_policy_distillation":
         config["teacher_model"] = MODEL
     if recipe in ("rl", "rl_basic", "math_rl"):
-        config["test_path"] = config["dataset_path"]
+        config["test_path"] = written(tmp_path / "test.jsonl", lambda n: problem(n + 50), 2)
     plan = await asyncio.to_thread(dry_run, recipe, config)
     assert plan.config["batch_size"] == 4
     assert plan.facts["steps"].startswith(f"{steps} in all")
@@ -68,7 +68,7 @@ async def test_the_plan_has_the_batch_that_fits(
         note.startswith(f"batch_size is 4: the published {published} ") and note.endswith(f"batch_size={published}")
         for note in plan.notes
     )
-    assert f"batch_size {published}" not in plan.facts["defaults"], "nor does it say another"
+    assert f"batch_size {published}" not in plan.facts.get("defaults", ""), "nor does it say another"
 
 
 async def test_a_resume_has_the_batch_that_the_data_decided(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_a_resume_has_the_batch_that_the_data_decided(tmp_path: Path) -> N
     record = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (record["config"]["batch_size"], record["origins"]["batch_size"]) == (4, "by the data")
     more = {**ALONE, **data, "behavior_if_log_dir_exists": "resume"}
-    with pytest.raises(InputError, match="batch_size=128, but the run in .* was started with 4"):
+    with pytest.raises(InputError, match=r"batch_size=128, but the run in .* was started with 4"):
         await run_async("supervised", make(**more, batch_size=128), adapters=ports)
     again = await run_async("supervised", make(**more, pause_at_step=2), adapters=ports)
     assert again.summary.num_steps == 2

@@ -204,6 +204,8 @@ async def test_rows_longer_than_the_model_are_cut_before_they_are_sent(
     plan = await asyncio.to_thread(dry_run, "supervised", config)
     assert plan.notes == [
         "2 of 5 examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
+        "batch_size=4 makes 2 steps of 4 examples, which teach little; a smaller batch_size, or more num_epochs, gives "
+        "more",
         f"1 of 5 examples have no trained token and are left out; the first is {long_rows}:5, cut from "
         "3012 to 2048 tokens",
         "2 of 5 held-out examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",

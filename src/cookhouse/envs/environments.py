@@ -14,7 +14,8 @@ from cookhouse.envs.dataset import EnvConfig
 from cookhouse.envs.second_model import OpenSampler
 from cookhouse.errors import CookhouseError, InputError, where_raised
 from cookhouse.naming import OpenSet, names_in
-from cookhouse.rl import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory, groups_of
+from cookhouse.rl import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
+from cookhouse.rl.env.env import groups_of
 from cookhouse.settings import EnvironmentSettings
 
 EnvironmentBuilder: TypeAlias = Callable[[EnvironmentSettings, OpenSampler], RLDatasetBuilder]

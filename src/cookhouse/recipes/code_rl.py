@@ -8,7 +8,6 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
 from cookhouse.settings import (
-    ByModel,
     ReinforcementSettings,
     above,
     by_model,
@@ -20,6 +19,7 @@ from cookhouse.settings import (
     redefault,
     sets_clip,
 )
+from cookhouse.settings.published import ByModel
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder

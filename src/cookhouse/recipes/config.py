@@ -19,13 +19,7 @@ from cookhouse.recipes.aliases import aliases_of, tell_choices, without_aliases,
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.served import model_of_service
 from cookhouse.runs.listing.weights import weights_named
-from cookhouse.settings import (
-    ROWS_FIELDS,
-    ModelSettings,
-    RunSettings,
-    default_in_words,
-    default_origin,
-)
+from cookhouse.settings import ROWS_FIELDS, ModelSettings, RunSettings, default_in_words, default_origin
 from cookhouse.settings.defaults import is_left_open
 from cookhouse.settings.facts import of_launch, weights_settings
 from cookhouse.settings.folder import FolderSettings

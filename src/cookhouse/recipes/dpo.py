@@ -7,7 +7,8 @@ import chz
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.reinforcement import plain_renderer
-from cookhouse.settings import PreferenceSettings, by_model, published_model, published_rate, redefault
+from cookhouse.settings import PreferenceSettings, by_model, published_model, redefault
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:
     from cookhouse.workflows import PreferenceState, Workflow

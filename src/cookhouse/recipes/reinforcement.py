@@ -22,10 +22,10 @@ from cookhouse.settings import (
     facts,
     is_embedded,
     narrowed,
-    published_rate,
     read_if,
     redefault,
 )
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:
     from cookhouse.data import DataSource

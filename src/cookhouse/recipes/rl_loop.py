@@ -25,7 +25,8 @@ from cookhouse.recipes.flat import FlatSettings, flat_recipe
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer
 from cookhouse.registry import Descent
-from cookhouse.settings import at_least, by_model, computed, facts, published_model, published_rate, rate
+from cookhouse.settings import at_least, by_model, computed, facts, published_model, rate
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker

@@ -21,7 +21,6 @@ from cookhouse.settings import (
     computed,
     facts,
     published_model,
-    published_rate,
     rate,
     read_if,
     redefault,
@@ -29,6 +28,7 @@ from cookhouse.settings import (
 from cookhouse.settings.checks import one_of
 from cookhouse.settings.defaults import given
 from cookhouse.settings.published import default_origin
+from cookhouse.settings.rates import published_rate
 from cookhouse.settings.training import AUTO, BestSettings
 
 if TYPE_CHECKING:

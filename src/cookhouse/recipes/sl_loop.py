@@ -27,17 +27,8 @@ from cookhouse.errors import InputError
 from cookhouse.recipes.flat import WITHOUT_SWEEP, FlatSettings, flat_recipe, log_grid
 from cookhouse.recipes.program import become_command
 from cookhouse.registry import Descent
-from cookhouse.settings import (
-    SupervisedSettings,
-    at_least,
-    by_model,
-    computed,
-    facts,
-    published_model,
-    published_rate,
-    rate,
-    redefault,
-)
+from cookhouse.settings import SupervisedSettings, at_least, by_model, computed, facts, published_model, rate, redefault
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker

@@ -6,7 +6,8 @@ import chz
 
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.settings import SupervisedSettings, by_model, published_model, published_rate, redefault
+from cookhouse.settings import SupervisedSettings, by_model, published_model, redefault
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:
     from cookhouse.workflows import SupervisedState, Workflow

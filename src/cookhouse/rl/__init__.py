@@ -1,7 +1,6 @@
 """Reinforcement learning apart from the loop: environments, rollouts, advantages, and the datums made of them."""
 
 from cookhouse.rl.env.env import (
-    BatchedBuilder,
     Closable,
     Env,
     EnvGroupBuilder,
@@ -9,7 +8,6 @@ from cookhouse.rl.env.env import (
     RLDataset,
     RLDatasetBuilder,
     StepResult,
-    groups_of,
 )
 from cookhouse.rl.env.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
 from cookhouse.rl.env.tool_env import ToolEnv
@@ -59,7 +57,6 @@ __all__ = [
     "ADVANTAGES",
     "FAIL_FAST",
     "NO_LIMITS",
-    "BatchedBuilder",
     "ClientTokenCompleter",
     "Closable",
     "Env",
@@ -105,7 +102,6 @@ __all__ = [
     "group_from_json",
     "group_metrics",
     "group_to_json",
-    "groups_of",
     "kl_metrics",
     "kl_penalty",
     "leave_one_out",

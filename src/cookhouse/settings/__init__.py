@@ -17,7 +17,6 @@ from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.preference import PairLossSettings, PreferenceSettings
 from cookhouse.settings.preference_model import JudgeSettings, PreferenceModelSettings, TournamentSettings
 from cookhouse.settings.published import (
-    ByModel,
     by_model,
     default_origin,
     defaults_taken,
@@ -25,7 +24,6 @@ from cookhouse.settings.published import (
     published_model,
     published_model_of,
 )
-from cookhouse.settings.rates import published_rate
 from cookhouse.settings.reading import ReadIf, narrowed, read_if, unread_defaults
 from cookhouse.settings.reinforcement import (
     EnvironmentSettings,
@@ -60,7 +58,6 @@ __all__ = [
     "AdapterSettings",
     "AdvantageSettings",
     "Alias",
-    "ByModel",
     "Default",
     "EnvironmentSettings",
     "EvalSettings",
@@ -110,7 +107,6 @@ __all__ = [
     "part_of",
     "published_model",
     "published_model_of",
-    "published_rate",
     "rate",
     "read_if",
     "redefault",

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import chz
 
 from cookhouse.runs.folder.choice import BY_DATA
-from cookhouse.settings.defaults import has_default, is_left_open
+from cookhouse.settings.defaults import Default, has_default, is_left_open
 from cookhouse.settings.published import is_embedded, published_model_of
 from cookhouse.workflows.stages.state import RunContext
 
@@ -43,7 +43,7 @@ def fit_batch(state: BatchedState, steps_of: Callable[[int], int], what: str) ->
         return size
     steps = num_epochs * steps_of(size)
     if not is_left_open(config, "batch_size"):
-        if steps < FEW_STEPS:
+        if steps < FEW_STEPS and _is_named(config):
             more = "a smaller batch_size, or more num_epochs, gives more" if size > 1 else "more num_epochs give more"
             state.notes.append(f"batch_size={size} makes {_steps(steps)} of {what}, which teach little; {more}")
         return size
@@ -64,6 +64,12 @@ def fit_batch(state: BatchedState, steps_of: Callable[[int], int], what: str) ->
     changed = replace(folder, config=recorded, origins={**folder.origins, "batch_size": BY_DATA})
     state.context = replace(state.context, folder=changed)
     return chosen
+
+
+def _is_named(config: Any) -> bool:
+    """Whether somebody named a batch, of those that are not left open: a plain default looks as if it were set."""
+    is_computed = isinstance(chz.chz_fields(config)["batch_size"]._munger, Default)
+    return is_computed or not has_default(config, "batch_size")
 
 
 def _powers_below(size: int) -> list[int]:

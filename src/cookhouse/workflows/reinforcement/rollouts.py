@@ -8,16 +8,8 @@ from typing import TypeVar
 from cookhouse.envs import Environments, SecondModels, evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import context_tokens
-from cookhouse.rl import (
-    BatchedBuilder,
-    EnvGroupBuilder,
-    GroupSampler,
-    RLDataset,
-    RLDatasetBuilder,
-    TrajectoryGroup,
-    do_group_rollout,
-    groups_of,
-)
+from cookhouse.rl import EnvGroupBuilder, GroupSampler, RLDataset, RLDatasetBuilder, TrajectoryGroup, do_group_rollout
+from cookhouse.rl.env.env import BatchedBuilder, groups_of
 from cookhouse.settings import RolloutLimits, part_of
 from cookhouse.training import (
     Cadence,

@@ -6,12 +6,8 @@ from math import prod
 
 from cookhouse.data.batches.counting import count_items
 from cookhouse.envs import OpenSampler
-from cookhouse.rl import (
-    EnvGroupBuilder,
-    RLDataset,
-    RLDatasetBuilder,
-    groups_of,
-)
+from cookhouse.rl import EnvGroupBuilder, RLDataset, RLDatasetBuilder
+from cookhouse.rl.env.env import groups_of
 from cookhouse.settings import ReinforcementSettings, RolloutTrainingSettings
 from cookhouse.training import (
     ComputeLogprobs,
