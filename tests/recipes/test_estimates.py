@@ -112,3 +112,18 @@ async def test_sampled_tokens_are_bounded_by_the_batches_that_there_are(
     said, planned, used = await planned_and_used(recipe, config, tmp_path, "sampled_tokens")
     assert said.startswith("at most ")
     assert used <= planned == bound
+
+
+def test_the_memory_of_an_adapter_is_that_of_the_engines() -> None:
+    """Catches a moment, or a copy of the weights, that the plan's figure does not have."""
+    import torch
+
+    from cookhouse.engine.lora.adapter import Trained
+    from cookhouse.recipes.supervised import SupervisedConfig
+    from cookhouse.workflows.base.summary import adapter_size
+
+    figure = re.match(r"([\d,]+) parameters, ([\d.]+) MB", adapter_size(SupervisedConfig()))
+    assert figure is not None
+    made = Trained(params=torch.zeros(int(figure[1].replace(",", ""))))
+    held = [made.gradient, *made.tensors(with_optimizer=True).values()]
+    assert sum(tensor.nbytes for tensor in held) / 1e6 == pytest.approx(float(figure[2]), rel=0.05)

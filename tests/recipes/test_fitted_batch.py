@@ -61,7 +61,8 @@ async def test_the_plan_has_the_batch_that_fits(
         config["teacher_model"] = MODEL
     if recipe in ("rl", "rl_basic", "math_rl"):
         config["test_path"] = written(tmp_path / "test.jsonl", lambda n: problem(n + 50), 2)
-    plan = await asyncio.to_thread(dry_run, recipe, config)
+    ports = Adapters(service=FakeService().connect)  # whose models no engine is asked about
+    plan = await asyncio.to_thread(dry_run, recipe, config, adapters=ports)
     assert plan.config["batch_size"] == 4
     assert plan.facts["steps"].startswith(f"{steps} in all")
     assert any(
