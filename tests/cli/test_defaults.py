@@ -38,11 +38,11 @@ def test_describe_names_the_set_and_what_comes_from_it(capsys: pytest.CaptureFix
     assert "batch_size = 8 (from key=value)" in out
 
 
-def test_with_a_key_alone_describe_shows_the_published_model(
+def test_with_a_key_alone_describe_shows_what_came_in_the_place_of_the_published_model(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TINKER_API_KEY", "tml-key")
-    assert "model_name = meta-llama/Llama-3.2-1B (published default)" in say(capsys, "describe", "dpo")
+    assert "model_name = Qwen/Qwen3.5-9B-Base (published default)" in say(capsys, "describe", "dpo")
 
 
 def test_help_shows_both_sets(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from tests.models.catalog.fake_hub import fake_hub
 
 from cookhouse.errors import InputError
 from cookhouse.models.hub import HuggingFaceHub, NoopHub, hub_in_use
-from cookhouse.models.hyperparams import get_lr, lora_parameter_count, rate_notes
+from cookhouse.models.hyperparams import get_lr, lora_parameter_count, rate_notes, reward_lr
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,6 @@ def test_learning_rate_of_the_embedded_model_reads_its_width() -> None:
     [
         ("google/gemma-3-4b-it", r"there is no published .*\(family gemma-3; there is one for llama, .*such as 2e-4"),
         ("openai/gpt-oss-20b", "family gpt-oss"),
-        ("HuggingFaceTB/SmolLM2-135M-Instruct", "family smollm2"),
         ("Qwen/Qwen3-9B", "the hidden size of .* is not known"),
     ],
 )
@@ -48,14 +47,31 @@ def test_a_width_that_is_none_is_not_known(width: object, tmp_path: Path) -> Non
         get_lr(str(tmp_path))
 
 
-def test_a_folder_of_a_family_without_a_rule_does_not_take_that_of_its_architecture(tmp_path: Path) -> None:
-    """Would catch SmolLM2, whose config.json says llama, trained at the rate of Llama."""
+def test_a_model_whose_architecture_has_a_rule_takes_it(tmp_path: Path) -> None:
+    """Would catch SmolLM2, whose config.json says llama, trained at the rate of a model that is seven times as wide."""
+    assert get_lr("HuggingFaceTB/SmolLM2-135M-Instruct") == pytest.approx(1.3219e-3, rel=1e-4)
     config = {"model_type": "llama", "vocab_size": 49152, "hidden_size": 576}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="family smollm2"):
-        get_lr(str(tmp_path))
+    assert get_lr(str(tmp_path)) == pytest.approx(1.3219e-3, rel=1e-4)
     (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 128258, "hidden_size": 4096}))
     assert get_lr(str(tmp_path)) == pytest.approx(2.8564e-4, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("model", "is_lora", "rate"),
+    [
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", True, 3.97e-4),
+        ("cookhouse/tiny", True, 1.434e-3),
+        ("meta-llama/Llama-3.1-70B", True, 1.778e-5),
+        ("meta-llama/Llama-3.1-8B", False, 4e-6),
+    ],
+)
+def test_a_rate_by_reward_falls_with_the_width(model: str, is_lora: bool, rate: float) -> None:
+    """Would catch 4e-5 for a model of 135 M parameters, whose reward that leaves where it was."""
+    found = reward_lr(model, 4e-5, "meta-llama/Llama-3.1-8B", is_lora=is_lora)
+    assert found is not None
+    assert found[0] == pytest.approx(rate, rel=1e-2)
+    assert reward_lr("Qwen/Qwen3-9B", 4e-5, "meta-llama/Llama-3.1-8B") is None, "its width is not known"
 
 
 @pytest.mark.parametrize(

@@ -165,15 +165,15 @@ HOSTED = Adapters.hosted(api_key="tml-key").service
     ("environ", "service", "given", "model"),
     [
         ({}, None, {}, "cookhouse/tiny"),
-        ({"TINKER_API_KEY": "tml-key"}, None, {}, "meta-llama/Llama-3.1-8B"),
-        ({"TINKER_CREDENTIAL_CMD": "pass"}, None, {}, "meta-llama/Llama-3.1-8B"),
+        ({"TINKER_API_KEY": "tml-key"}, None, {}, "Qwen/Qwen3.5-9B-Base"),
+        ({"TINKER_CREDENTIAL_CMD": "pass"}, None, {}, "Qwen/Qwen3.5-9B-Base"),
         ({"TINKER_API_KEY": "tml-key"}, None, {"model_name": "Qwen/Qwen3-8B"}, "Qwen/Qwen3-8B"),
         ({"TINKER_API_KEY": "tml-key", "TINKER_BASE_URL": "http://127.0.0.1:8000"}, None, {}, "cookhouse/tiny"),
         ({"TINKER_API_KEY": "tml-key"}, None, {"base_url": "http://127.0.0.1:8000"}, "cookhouse/tiny"),
-        ({"TINKER_API_KEY": "tml-key", "TINKER_BASE_URL": DEFAULT_BASE_URL}, None, {}, "meta-llama/Llama-3.1-8B"),
+        ({"TINKER_API_KEY": "tml-key", "TINKER_BASE_URL": DEFAULT_BASE_URL}, None, {}, "Qwen/Qwen3.5-9B-Base"),
         ({"TINKER_API_KEY": "tml-key"}, Adapters.local().service, {}, "cookhouse/tiny"),
         ({"TINKER_API_KEY": "tml-key"}, Adapters.noop().service, {}, "cookhouse/tiny"),
-        ({}, HOSTED, {}, "meta-llama/Llama-3.1-8B"),
+        ({}, HOSTED, {}, "Qwen/Qwen3.5-9B-Base"),
     ],
 )
 def test_the_service_decides_on_the_model_that_nobody_names(

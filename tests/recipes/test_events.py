@@ -113,6 +113,7 @@ async def test_a_supervised_run(make_config: MakeConfig) -> None:
     assert keeping.fields() == {
         **COMMON,
         events.DATA_COUNTS: (set(), {"text"}),
+        events.DATA_NOTE: (set(), {"text"}),  # few steps
         events.DATA_PREVIEW: (set(), {"pieces"}),
         events.TRAINING_STEP: (STEP | {"train/loss"}, set()),
         events.EVAL_COMPLETE: (

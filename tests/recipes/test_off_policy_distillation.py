@@ -14,6 +14,7 @@ from tests.recipes.events import Events
 
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
+from cookhouse.models.hyperparams import get_lr
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import dry_run, find_recipe, run_async
 from cookhouse.recipes.off_policy_distillation import Config
@@ -227,7 +228,7 @@ def test_the_stages_have_their_names() -> None:
 def test_defaults_of_other_models_are_those_of_the_field() -> None:
     config = find_recipe("prompt_distillation").config_class(model_name="Qwen/Qwen3-8B")
     found = (config.learning_rate, config.num_epochs, config.batch_size, config.temperature, config.max_tokens)
-    assert found == (1e-4, 4, 128, 0.15, 1000)
+    assert found == (get_lr("Qwen/Qwen3-8B"), 4, 128, 0.15, 1000), "the rate by its rule"
     assert config.load_checkpoint_path is None
     with pytest.raises(InputError, match=r"teacher_prompt is not set; .* or a case: polite, languages"):
         dry_run("prompt_distillation", chz.replace(config, dataset_path="mine.txt"))

@@ -101,7 +101,7 @@ def test_recorded_config_that_is_none_is_named(tmp_path: Path, text: str) -> Non
 def test_fields_come_in_order_with_their_docs() -> None:
     fields = config_fields(find_recipe("supervised"))
     assert [field.name for field in fields[:3]] == ["model_name", "renderer_name", "force_renderer"]
-    assert fields[0].default == "cookhouse/tiny, on the hosted service meta-llama/Llama-3.1-8B"
+    assert fields[0].default == "cookhouse/tiny, on the hosted service meta-llama/Llama-3.1-8B or its successor"
     assert fields[0].doc.startswith("Base model")
 
 

@@ -207,4 +207,5 @@ async def test_an_automatic_rate_is_handed_down_by_name(tmp_path: Path, caplog: 
         assert getattr(auto, f"{name}_learning_rate") == expected
         assert child(**model, learning_rate="auto").learning_rate == expected
     await run(tmp_path / "run", FakeService(answer=words), **(rates | {"max_steps": 1}))
-    assert caplog.text.count("learning_rate=auto is 0.0006, by the rule for qwen3 of width 192") == len(RUNS)
+    assert caplog.text.count("learning_rate=auto is 0.0006, by the rule for qwen3 of width 192") == 2
+    assert "learning_rate=auto is 0.001, the recipe's default" in caplog.text, "by reward, as it was measured"

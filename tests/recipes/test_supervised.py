@@ -170,7 +170,7 @@ async def test_every_row_is_trained_in_every_epoch_and_a_resume_counts_the_small
     rate = rows[0]["optim/lr"]
     assert [row["optim/lr"] / rate for row in rows] == pytest.approx([1 - step / 6 for step in range(6)])
     assert [row["train/num_trained_tokens"] for row in rows] == [16, 16, 8, 16, 16, 8]  # four to a row
-    assert notes == ["the last batch of an epoch has 2 of the 10 examples, not 4"]
+    assert "the last batch of an epoch has 2 of the 10 examples, not 4" in notes
 
     async def gate(kind: str, number: int) -> None:
         if (kind, number) == ("forward_backward", 4):
@@ -204,6 +204,8 @@ async def test_rows_longer_than_the_model_are_cut_before_they_are_sent(
     plan = await asyncio.to_thread(dry_run, "supervised", config)
     assert plan.notes == [
         "2 of 5 examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
+        "batch_size=4 makes 2 steps of 4 examples, which teach little; a smaller batch_size, or more num_epochs, gives "
+        "more",
         f"1 of 5 examples have no trained token and are left out; the first is {long_rows}:5, cut from "
         "3012 to 2048 tokens",
         "2 of 5 held-out examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
@@ -235,7 +237,11 @@ async def test_what_the_service_takes_bounds_a_run_before_it_is_trained(
 async def test_a_batch_larger_than_the_data_trains_on_all_of_it(make_config: MakeConfig) -> None:
     result = await run_async("supervised", make_config(batch_size=13), adapters=Adapters(service=FakeService().connect))
     assert result.summary.total_steps == 2
-    assert result.state.notes == ["batch_size is 13 and there are 12 examples: they make one batch"]
+    few = "batch_size=13 makes 2 steps of 12 examples, which teach little; a smaller batch_size, or more num_epochs"
+    assert result.state.notes == [
+        f"{few}, gives more",
+        "batch_size is 13 and there are 12 examples: they make one batch",
+    ]
 
 
 async def test_killed_run_is_done_again_from_its_last_checkpoint(make_config: MakeConfig, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import chz
 
@@ -87,6 +87,10 @@ class EnvConfig(EnvironmentSettings):
             force_renderer=self.force_renderer,
             system_prompt=self.system_prompt,
         )
+
+    def with_batch_size(self, batch_size: int) -> Self:
+        """The same, with so many groups in a batch."""
+        return chz.replace(self, batch_size=batch_size)
 
     def train_set(
         self, problems: Sequence[P], make_group: Callable[[P], EnvGroupBuilder], *, asked: str = ""

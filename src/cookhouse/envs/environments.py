@@ -1,7 +1,7 @@
 """Environments by name, and several of them in one run."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import chz
@@ -15,6 +15,7 @@ from cookhouse.envs.second_model import OpenSampler
 from cookhouse.errors import CookhouseError, InputError, where_raised
 from cookhouse.naming import OpenSet, names_in
 from cookhouse.rl import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, Trajectory
+from cookhouse.rl.env.env import groups_of
 from cookhouse.rl.env.tags import checked_tag
 from cookhouse.settings import EnvironmentSettings
 
@@ -105,6 +106,19 @@ class Environments:
         if not tests:
             return train, None
         return train, Mixed(parts=[test for test, _ in tests], names=[name for _, name in tests])
+
+    def with_batch_size(self, batch_size: int) -> "Environments":
+        """The same, with so many groups in a batch."""
+        return replace(self, settings=chz.replace(self.settings, batch_size=batch_size))
+
+    def steps_of(self, train: RLDataset, batch_size: int) -> int:
+        """Steps of an epoch of what `build` gave, if its batches had another size; 0: that holds no group of each."""
+        parts = train.parts if isinstance(train, Mixed) else [train]
+        try:
+            sizes = shares(batch_size, self.weights, self.names)
+        except InputError:
+            return 0
+        return max(-(-groups_of(part) // size) for part, size in zip(parts, sizes, strict=True))
 
     async def _build(self, name: str, batch_size: int) -> tuple[RLDataset, RLDataset | None]:
         make: Any = ENVIRONMENTS.find(name)

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+import chz
 
 from cookhouse.chat import Renderer
 from cookhouse.data import build_renderer
@@ -113,3 +115,8 @@ class TwoModelBuilder:
     async def build(self) -> tuple[RLDataset, RLDataset | None]:
         """As the config's own."""
         return await self.config.build(self.open_sampler)
+
+    def with_batch_size(self, batch_size: int) -> "TwoModelBuilder":
+        """The same, with so many groups in a batch."""
+        config: Any = self.config
+        return replace(self, config=chz.replace(config, batch_size=batch_size))

@@ -10,6 +10,9 @@ from cookhouse.models.catalog.weights import weight_shapes
 _BASE_RATE = 5e-5
 _LORA_FACTOR = 10.0
 _REFERENCE_HIDDEN = 2000
+_REWARD_EXPONENT = 1.17
+"""How the best rate by reward falls with the hidden size: 2e-3 at a width of 192 (`cookhouse/tiny`), 4e-4 at 576
+(SmolLM2-135M-Instruct on GSM8K), and the published 4e-5 at 4,096 (Llama-3.1-8B)."""
 _FAR = 10.0
 """Factor between two learning rates from which on it is worth a word."""
 _ATTN = re.compile(r"\.(self_attn\.\w+_proj(_with_mqa)?|linear_attn\.(in_proj_\w+|out_proj))\.weight$")
@@ -35,8 +38,8 @@ def get_lr(model: str, *, is_lora: bool = True) -> float:
 
 
 def auto_lr(model: str, usual: float, *, is_lora: bool = True) -> tuple[float, str]:
-    """What `learning_rate=auto` is: `get_lr`, or `usual`, the recipe's own default, where there is no rule; and which
-    of them it is, in words.
+    """What `learning_rate=auto` is where conversations are learned: `get_lr`, or `usual`, the recipe's own default,
+    where there is no rule; and which of them it is, in words.
     """
     try:
         rate, rule = _by_rule(model, is_lora=is_lora)
@@ -45,12 +48,34 @@ def auto_lr(model: str, usual: float, *, is_lora: bool = True) -> tuple[float, s
     return rate, f"learning_rate=auto is {rate:.3g}, by the rule for {rule}"
 
 
+def conversation_lr(model: str, *, is_lora: bool = True) -> tuple[float, str] | None:
+    """`get_lr`, and which rule that is, in words; None where there is none."""
+    try:
+        rate, rule = _by_rule(model, is_lora=is_lora)
+    except InputError:
+        return None
+    return rate, f"the rule for {rule}"
+
+
+def reward_lr(model: str, published: float, published_model: str, *, is_lora: bool = True) -> tuple[float, str] | None:
+    """A rate that was published for one model to learn by reward or from pairs, for a model of another width: times
+    (published width / width)^1.17, as rates that were measured differ; a tenth of it for all weights. With the rule,
+    in words; None where a width is not known.
+    """
+    sizes, reference = dims(model), dims(published_model)
+    if sizes is None or reference is None:
+        return None
+    rate = published * float((reference.hidden_size / sizes.hidden_size) ** _REWARD_EXPONENT)
+    said = f"the rule by reward for width {sizes.hidden_size:,}, from that of width {reference.hidden_size:,}"
+    return rate if is_lora else rate / _LORA_FACTOR, said
+
+
 def _by_rule(model: str, *, is_lora: bool) -> tuple[float, str]:
     """The rate of `get_lr`, and which rule that is. Raises `InputError` where there is none."""
     family = family_of(model)
     exponent = FAMILIES[family].lr_exponent if family is not None else None
     if exponent is None:
-        known = ", ".join(name for name, other in FAMILIES.items() if other.lr_exponent is not None)
+        known = ", ".join(name for name, other in FAMILIES.items() if other.own_exponent is not None)
         raise InputError(
             f"there is no published rule for the learning rate of {model!r} (family {family or 'unknown'}; there is "
             f"one for {known})"

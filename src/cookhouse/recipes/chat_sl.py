@@ -7,6 +7,7 @@ import chz
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.settings import SupervisedSettings, by_model, published_model, redefault
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:
     from cookhouse.workflows import SupervisedState, Workflow
@@ -21,7 +22,7 @@ class Config(SupervisedSettings):
         SupervisedSettings, "dataset_path", by_model(embedded="bundled", published="no_robots")
     )
     batch_size: int = redefault(SupervisedSettings, "batch_size", by_model(embedded=32, published=256))
-    learning_rate: float = redefault(SupervisedSettings, "learning_rate", by_model(embedded=5e-3, published=1e-4))
+    learning_rate: float = redefault(SupervisedSettings, "learning_rate", published_rate(embedded=5e-3, published=1e-4))
     max_length: int = redefault(SupervisedSettings, "max_length", 16384)
     eval_every: int = redefault(SupervisedSettings, "eval_every", 20)
     infrequent_eval_every: int = redefault(SupervisedSettings, "infrequent_eval_every", 100)

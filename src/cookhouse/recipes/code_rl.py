@@ -8,7 +8,6 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer, reinforcement_recipe, rl_default
 from cookhouse.settings import (
-    Default,
     ReinforcementSettings,
     above,
     by_model,
@@ -20,6 +19,7 @@ from cookhouse.settings import (
     redefault,
     sets_clip,
 )
+from cookhouse.settings.published import ByModel
 
 if TYPE_CHECKING:
     from cookhouse.rl import RLDatasetBuilder
@@ -33,11 +33,10 @@ _PUBLISHED_LOSS = "ppo"
 
 def _of_published_loss(name: str, value: Any, otherwise: Any) -> Any:
     """What the recipe was published with beside its loss, for models other than the embedded one."""
-    default = Default(
+    default = ByModel(
         lambda config: value if config.loss_fn == _PUBLISHED_LOSS and not is_embedded(config) else otherwise,
         f"{value} with {_PUBLISHED_LOSS} for other models than {TINY_MODEL}"
         + ("" if otherwise is None else f", else {otherwise}"),
-        is_by_model=True,
     )
     return redefault(ReinforcementSettings, name, default)
 
@@ -46,9 +45,7 @@ def _loss_fn(config: Any) -> str:
     return "importance_sampling" if is_embedded(config) and not sets_clip(config) else _PUBLISHED_LOSS
 
 
-_LOSS = Default(
-    _loss_fn, f"importance_sampling for {TINY_MODEL} where no clip is set, else {_PUBLISHED_LOSS}", is_by_model=True
-)
+_LOSS = ByModel(_loss_fn, f"importance_sampling for {TINY_MODEL} where no clip is set, else {_PUBLISHED_LOSS}")
 
 
 @chz.chz

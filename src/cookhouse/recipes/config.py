@@ -21,6 +21,7 @@ from cookhouse.files import expanded_home
 from cookhouse.naming import names_in
 from cookhouse.recipes.aliases import aliases_of, tell_choices, without_aliases, without_colons
 from cookhouse.recipes.recipe import Recipe
+from cookhouse.recipes.served import model_of_service
 from cookhouse.runs.listing.find import is_run
 from cookhouse.runs.listing.weights import weights_named
 from cookhouse.settings import (
@@ -29,7 +30,6 @@ from cookhouse.settings import (
     RunSettings,
     default_in_words,
     default_origin,
-    published_model_of,
 )
 from cookhouse.settings.defaults import given as set_value
 from cookhouse.settings.defaults import is_left_open
@@ -105,7 +105,8 @@ def make_config(recipe: Recipe[C], config: C | Mapping[str, Any] | None, service
         config = _placed(config, service)
         check_read(config)
         if is_left_open(config, "model_name"):
-            config = chz.replace(config, **_model_of_service(recipe, service, config.base_url))
+            chosen = {name for name in chz.chz_fields(config) if not is_left_open(config, name)}
+            config = chz.replace(config, **model_of_service(recipe.config_class, service, config.base_url, chosen))
         named = {name: getattr(config, name) for name in weights_settings(recipe.config_class)}
         weights = {name: _weights(recipe, name, value) for name, value in named.items()}
         given = {name: _given_rows(name, getattr(config, name, None)) for name in ROWS_FIELDS}
@@ -156,7 +157,8 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
     Texts are read as on a command line. Names of other systems are understood (`Alias`). With
     `behavior_if_log_dir_exists=resume` and a `log_path` that holds a run, the run's own config.json is the first layer,
     so that naming the folder is enough to continue it. `service` is the adapter of that port, if there is one: on the
-    hosted service the model is the one that the recipe was published with, where nobody names another.
+    hosted service the model is the one that the recipe was published with, or its successor, where nobody names another
+    (`model_of_service`).
 
     Raises:
         UnknownNameError: a key is not a setting of the recipe.
@@ -177,8 +179,9 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
         origins |= dict.fromkeys(read, origin)
     tell_choices(recipe.config_class, {name for given in layers.values() for name in given})
     recorded = _recorded(recipe, values)
-    published = _model_of_service(recipe, service, values.get("base_url"))
-    config = _placed(recipe.config_class(**(published | recorded | values)), service)
+    base_url = values.get("base_url", recorded.get("base_url"))
+    published = model_of_service(recipe.config_class, service, base_url, {*recorded, *values})
+    config = _placed(recipe.config_class(**{**published, **recorded, **values}), service)
     check_read(config)
     check_typed(config, [name for name, origin in origins.items() if origin in TYPED])
     defaults = {name: default_origin(config, name) for name in known} | dict.fromkeys(published, "published default")
@@ -195,13 +198,6 @@ def read_config_file(path: Path) -> Mapping[str, Any]:
     if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
         raise InputError(f"{path} holds no settings by name; write one per line, such as batch_size: 8")
     return values
-
-
-def _model_of_service(recipe: Recipe[Any], service: Service, base_url: str | None) -> dict[str, Any]:
-    model_name = published_model_of(recipe.config_class)
-    if model_name is None or not is_hosted(service, os.environ, base_url):
-        return {}
-    return {"model_name": model_name}
 
 
 def _recorded(recipe: Recipe[Any], values: Mapping[str, Any]) -> dict[str, Any]:

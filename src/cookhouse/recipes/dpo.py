@@ -8,6 +8,7 @@ from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.reinforcement import plain_renderer
 from cookhouse.settings import PreferenceSettings, by_model, published_model, redefault
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:
     from cookhouse.workflows import PreferenceState, Workflow
@@ -23,7 +24,9 @@ class Config(PreferenceSettings):
     )
     renderer_name: str = plain_renderer()
     batch_size: int = redefault(PreferenceSettings, "batch_size", by_model(embedded=32, published=256))
-    learning_rate: float = redefault(PreferenceSettings, "learning_rate", by_model(embedded=2e-4, published=1e-5))
+    learning_rate: float = redefault(
+        PreferenceSettings, "learning_rate", published_rate(embedded=2e-4, published=1e-5, by_reward=True)
+    )
     eval_every: int = redefault(PreferenceSettings, "eval_every", by_model(embedded=16, published=0))
 
 

@@ -8,6 +8,7 @@ from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.reinforcement import plain_renderer
 from cookhouse.settings import PreferenceModelSettings, by_model, published_model, redefault
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:
     from cookhouse.workflows import PreferenceModelState, Workflow
@@ -24,7 +25,9 @@ class Config(PreferenceModelSettings):
     renderer_name: str = plain_renderer()
     batch_size: int = redefault(PreferenceModelSettings, "batch_size", by_model(embedded=64, published=256))
     lora_rank: int = redefault(PreferenceModelSettings, "lora_rank", by_model(embedded=32, published=64))
-    learning_rate: float = redefault(PreferenceModelSettings, "learning_rate", by_model(embedded=3e-3, published=3e-4))
+    learning_rate: float = redefault(
+        PreferenceModelSettings, "learning_rate", published_rate(embedded=3e-3, published=3e-4)
+    )
     max_steps: int | None = redefault(PreferenceModelSettings, "max_steps", by_model(embedded=24, published=None))
 
 

@@ -25,11 +25,14 @@ from cookhouse.settings import (
     read_if,
     redefault,
 )
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:
     from cookhouse.data import DataSource
     from cookhouse.rl import RLDatasetBuilder
     from cookhouse.workflows import OpenSampler, ReinforcementState, Workflow
+
+_RATE = "learning_rate"
 
 C = TypeVar("C", bound=ReinforcementSettings)
 
@@ -63,12 +66,17 @@ def problem_files(config: RolloutTrainingSettings) -> "Mapping[str, DataSource]"
 
 def rl_default(name: str, *, embedded: Any, published: Any) -> Any:
     """A setting of every reinforcement recipe with this one's defaults, for the embedded model and as published."""
-    return redefault(ReinforcementSettings, name, by_model(embedded=embedded, published=published))
+    if name == _RATE:
+        default: Default = published_rate(embedded=embedded, published=published, by_reward=True)
+    else:
+        default = by_model(embedded=embedded, published=published)
+    return redefault(ReinforcementSettings, name, default)
 
 
 def off_policy_default(name: str, *, embedded: Any, published: Any) -> Any:
     """The same for recipes that learn what a teacher says."""
-    return redefault(OffPolicyDistillationSettings, name, by_model(embedded=embedded, published=published))
+    make = published_rate if name == _RATE else by_model
+    return redefault(OffPolicyDistillationSettings, name, make(embedded=embedded, published=published))
 
 
 def without_format() -> Any:

@@ -19,6 +19,7 @@ from cookhouse.registry import names_registered_model, open_registry
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import service_folder, stored_files
 from cookhouse.settings import RunSettings
+from cookhouse.settings.defaults import is_left_open
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
 from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
 from cookhouse.settings.published import origins_of
@@ -149,7 +150,7 @@ def _context(
     has_own_service: bool,
 ) -> "RunContext":
     from cookhouse.data import data_source, from_store
-    from cookhouse.runs import FolderChoice, FolderSpec, choose_folder, recorded_synthetic
+    from cookhouse.runs import FolderChoice, FolderSpec, choose_folder, decided_by_data, recorded_synthetic
     from cookhouse.workflows import RunContext
 
     asked = {f"evaluator {name}": data_source(Path(name)) for name in benchmark_files(config, EVALUATOR_SETTINGS)}
@@ -158,6 +159,7 @@ def _context(
         recipe=recipe.name,
         config=chz.asdict(config),
         origins=origins_of(config),
+        left_open=frozenset(name for name in chz.chz_fields(config) if is_left_open(config, name)),
         typed=name,
         adapters=adapters.name,
         seed=config.seed,
@@ -174,7 +176,8 @@ def _context(
     if choice is not FolderChoice.RESUME:
         check_formats(config, adapters.registry)
     else:
-        folder = replace(folder, synthetic=tuple(sorted({*folder.synthetic, *recorded_synthetic(folder.path)})))
+        synthetic = tuple(sorted({*folder.synthetic, *recorded_synthetic(folder.path)}))
+        folder = replace(folder, synthetic=synthetic, origins={**folder.origins, **decided_by_data(folder.path)})
     return RunContext(
         recipe=name,
         folder=folder,

@@ -25,6 +25,7 @@ from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import plain_renderer
 from cookhouse.registry import Descent
 from cookhouse.settings import at_least, by_model, computed, facts, published_model, rate
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker
@@ -48,7 +49,7 @@ class Config(FlatSettings):
     batch_size: int = computed(by_model(embedded=16, published=128), int, "Problems per step.", at_least(1))
     group_size: int = chz.field(default=16, doc="Answers to each problem.", validator=at_least(1))
     max_tokens: int = computed(by_model(embedded=8, published=256), int, "Tokens of an answer at most.", at_least(1))
-    learning_rate: float = rate(by_model(embedded=2e-3, published=4e-5), "Peak learning rate")
+    learning_rate: float = rate(published_rate(embedded=2e-3, published=4e-5, by_reward=True), "Peak learning rate")
     max_steps: int = chz.field(default=30, doc="Steps at most, of one pass over the problems.", validator=at_least(1))
 
 

@@ -27,6 +27,8 @@ from cookhouse.settings import (
 )
 from cookhouse.settings.checks import one_of
 from cookhouse.settings.defaults import given
+from cookhouse.settings.published import default_origin
+from cookhouse.settings.rates import published_rate
 from cookhouse.settings.training import AUTO, BestSettings
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ class Config(RunSettings, AdapterSettings, AdamSettings, BestSettings):
     sft_dataset_path: str | None = computed(
         by_model(embedded="bundled", published="no_robots"), str, "Demonstrations, as dataset_path of supervised."
     )
-    sft_learning_rate: float = rate(by_model(embedded=2e-3, published=2e-4), "Of the demonstrations")
+    sft_learning_rate: float = rate(published_rate(embedded=2e-3, published=2e-4), "Of the demonstrations")
     sft_max_steps: int | None = _count(12, None, "Steps on demonstrations; default: all of an epoch.")
     preference_dataset_path: str | None = computed(
         by_model(embedded="bundled", published="hh"),
@@ -101,12 +103,14 @@ class Config(RunSettings, AdapterSettings, AdamSettings, BestSettings):
         "Preferences, of which the preference model learns and whose prompts are answered.",
     )
     preference_learning_rate: float = rate(
-        by_model(embedded=3e-3, published=3e-4),
+        published_rate(embedded=3e-3, published=3e-4),
         "Of the preference model",
         metadata=facts(aliases=(Alias(name="rm_learning_rate", doc="tinker-cookbook: of the reward model"),)),
     )
     preference_max_steps: int | None = _count(24, None, "Steps of the preference model; default: all of an epoch.")
-    rl_learning_rate: float = rate(by_model(embedded=1e-3, published=1e-5), "Of reinforcement learning")
+    rl_learning_rate: float = rate(
+        published_rate(embedded=1e-3, published=1e-5, by_reward=True), "Of reinforcement learning"
+    )
     rl_group_size: int = computed(by_model(embedded=8, published=4), int, "Answers to each prompt.", at_least(2))
     rl_max_tokens: int = _count(32, 1024, "Tokens of an answer.")
     rl_max_steps: int | None = _count(16, None, "Steps by reward; default: all of an epoch.")
@@ -151,8 +155,9 @@ def _shared(config: Config, run: str) -> dict[str, Any]:
     """What every run is told, and rate and steps of one of them."""
     settings = {name: getattr(config, name) for name in _HANDED_DOWN}
     name = f"{run}_learning_rate"
-    # The run has the same default, and says what it takes.
-    settings["learning_rate"] = AUTO if given(config, name) == AUTO else getattr(config, name)
+    # The run has the same rule, and says what it takes.
+    is_auto = given(config, name) == AUTO or (given(config, name) is None and default_origin(config, name) == "rule")
+    settings["learning_rate"] = AUTO if is_auto else getattr(config, name)
     steps = getattr(config, f"{run}_max_steps")
     if config.max_steps is not None:
         steps = config.max_steps if steps is None else min(steps, config.max_steps)

@@ -21,6 +21,7 @@ from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.resolved import Resolved, base_models_of, recipe_named, resolved, run_folder
+from cookhouse.recipes.served import check_model, priced
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, service_folder, stored_files
@@ -102,7 +103,11 @@ async def run_async(
         Telemetry([TerminalSink(make_console())] if given.sinks is None else given.sinks) as telemetry,
         hub_in_use(given.hub or HuggingFaceHub(say=lambda text: telemetry.event(events.HUB_DOWNLOAD, text=text))),
     ):
-        settled = make_config(recipe_named(recipe), config, given.service)
+        settled = await asyncio.to_thread(make_config, recipe_named(recipe), config, given.service)
+        await asyncio.to_thread(check_model, settled, given.service)
+        settled, prices = await asyncio.to_thread(priced, settled, given.service)
+        if prices is not None:
+            telemetry.event(events.DATA_NOTE, text=f"prices: {prices}")
         async with _early_server(given, settled) as process:
             return await _run(recipe, settled, given, telemetry, interrupt, process)
 
@@ -218,15 +223,19 @@ def dry_run(
     given = replace(given_adapters(adapters), ask=lambda _: "delete")
     with nullcontext() if given.hub is None else hub_in_use(given.hub):
         settled = make_config(recipe_named(recipe), config, given.service)
+        check_model(settled, given.service)
+        settled, prices = priced(settled, given.service)
         found = resolved(recipe, settled, given, Telemetry(), Interrupt())
         plan = asyncio.run(dry_run_workflow(found.workflow, found.context))
-        _checkbase_models_of(found)
+        _check_base_models(found)
     changed = {name: value for name, value in plan.config.items() if not has_default(found.config, name)}
     changed.pop("log_path", None)  # the plan's folder
     notes = [*plan.notes, *unread_defaults(found.config), *_replaced(found.config, given)]
     plan = replace(plan, changed=changed, notes=notes)
-    taken = defaults_taken(found.config)
-    return plan if taken is None else replace(plan, facts={**plan.facts, "defaults": taken})
+    decided = [name for name, value in plan.config.items() if value != getattr(found.config, name)]
+    taken = defaults_taken(found.config, without=decided)
+    more = {"prices": prices, "defaults": taken}
+    return replace(plan, facts={**plan.facts, **{name: text for name, text in more.items() if text is not None}})
 
 
 def _replaced(config: RunSettings, given: Adapters) -> list[str]:
@@ -275,7 +284,7 @@ def _connection(
     )
 
 
-def _checkbase_models_of(run: Resolved) -> None:
+def _check_base_models(run: Resolved) -> None:
     """Refuse models that the run's own service would not load, where it is to have one."""
     from cookhouse.service.models import check_models
 

@@ -27,6 +27,7 @@ from cookhouse.recipes.flat import WITHOUT_SWEEP, FlatSettings, flat_recipe, log
 from cookhouse.recipes.program import become_command
 from cookhouse.registry import Descent
 from cookhouse.settings import SupervisedSettings, at_least, by_model, computed, facts, published_model, rate, redefault
+from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:  # the SDK takes seconds to load: not for `--help`
     import tinker
@@ -50,7 +51,7 @@ class Config(FlatSettings):
     reduction: Literal["none", "mean"] = redefault(SupervisedSettings, "reduction", "none")
     max_length: int = redefault(SupervisedSettings, "max_length", 32768)
     batch_size: int = computed(by_model(embedded=32, published=128), int, "Conversations per step.", at_least(1))
-    learning_rate: float = rate(by_model(embedded=5e-3, published=1e-4), "Peak learning rate", WITHOUT_SWEEP)
+    learning_rate: float = rate(published_rate(embedded=5e-3, published=1e-4), "Peak learning rate", WITHOUT_SWEEP)
     num_epochs: int = redefault(SupervisedSettings, "num_epochs", 1)
     max_steps: int | None = redefault(SupervisedSettings, "max_steps", None)
     sweep: str = chz.field(default="", doc="FROM,TO,COUNT: learning rates to try, evenly spaced on a log scale.")

@@ -1,6 +1,14 @@
 """Reinforcement learning apart from the loop: environments, rollouts, advantages, and the datums made of them."""
 
-from cookhouse.rl.env.env import Closable, Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuilder, StepResult
+from cookhouse.rl.env.env import (
+    Closable,
+    Env,
+    EnvGroupBuilder,
+    Metrics,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+)
 from cookhouse.rl.env.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
 from cookhouse.rl.env.tool_env import ToolEnv
 from cookhouse.rl.env.tools import Tool, ToolError, tool

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cookhouse.runs.artifacts import put_run, run_prefix
-    from cookhouse.runs.folder.choice import FolderChoice, FolderSpec, choose_folder, recorded_synthetic
+    from cookhouse.runs.folder.choice import (
+        FolderChoice,
+        FolderSpec,
+        choose_folder,
+        decided_by_data,
+        recorded_synthetic,
+    )
     from cookhouse.runs.folder.replaced import settling
     from cookhouse.runs.folder.run_folder import RunFolder, open_folder
     from cookhouse.runs.folder.run_json import record_failure
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "artifacts": ("put_run", "run_prefix"),
-    "folder.choice": ("FolderChoice", "FolderSpec", "choose_folder", "recorded_synthetic"),
+    "folder.choice": ("FolderChoice", "FolderSpec", "choose_folder", "decided_by_data", "recorded_synthetic"),
     "listing.deletion": ("check_deletable", "delete_run", "needs_of", "runs_that_need"),
     "folder.replaced": ("settling",),
     "folder.run_json": ("record_failure",),
@@ -62,6 +68,7 @@ __all__ = [
     "best_text",
     "check_deletable",
     "choose_folder",
+    "decided_by_data",
     "delete_run",
     "find_run",
     "find_runs",

@@ -5,6 +5,7 @@ keeps what was set beside it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 import chz
@@ -17,8 +18,7 @@ class Default(Munger):
     """What a field is where nobody set it, as a function of the whole config, and in words.
 
     `names` are texts that may be set instead, each with the function of the config, and of what the field is where
-    nobody set it, that gives what it stands for. `is_by_model`: it is one thing for the embedded model and another,
-    which is published, for all others.
+    nobody set it, that gives what it stands for.
     """
 
     def __init__(
@@ -27,12 +27,10 @@ class Default(Munger):
         words: str,
         *,
         names: Mapping[str, Callable[[Any, Any], Any]] | None = None,
-        is_by_model: bool = False,
     ) -> None:
         self._value = value
         self.words = words
         self.names = names or {}
-        self.is_by_model = is_by_model
 
     def __call__(self, value: Any, *, chzself: Any = None, field: Any = None) -> Any:
         del field
@@ -40,9 +38,16 @@ class Default(Munger):
             return self.names[value](chzself, self._value(chzself))
         return self._value(chzself) if value is None else value
 
+    def origin(self, config: Any) -> str:
+        """Which of several defaults a config has here, where nobody set it."""
+        del config
+        return "default"
+
     def with_names(self, names: Mapping[str, Callable[[Any, Any], Any]]) -> "Default":
         """The same, where these texts may be set."""
-        return Default(self._value, self.words, names=names, is_by_model=self.is_by_model)
+        made = copy(self)
+        made.names = names
+        return made
 
 
 def always(value: Any) -> Default:
@@ -56,7 +61,7 @@ def redefault(parent: type, name: str, default: Any, *, checks: Sequence[Any] = 
     if isinstance(field._munger, Default) and not isinstance(default, Default):
         default = always(default)
     is_computed = isinstance(default, Default)
-    if isinstance(field._munger, Default) and field._munger.names:
+    if isinstance(field._munger, Default) and field._munger.names and not default.names:
         default = default.with_names(field._munger.names)
     # chz has no public way to read a field's doc, checks and type before it is computed.
     return chz.field(

@@ -5,16 +5,19 @@
         learning_rate: float = redefault(SupervisedSettings, "learning_rate", by_model(embedded=5e-3, published=2e-4))
 
 The model decides. Where nobody names one it is the embedded model, and on the hosted service, which has none such, the
-published one.
+published one, or what has come in its place there.
 """
 
 import logging
+from collections.abc import Collection
+from pathlib import PurePath
 from typing import Any
 
 import chz
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
+from cookhouse.model_names import plain_name
 from cookhouse.settings.defaults import Default, always, has_default, in_words, is_left_open, redefault
 from cookhouse.settings.training import ModelSettings
 
@@ -25,7 +28,7 @@ class _Model(Default):
     """The embedded model; `published` is the one to take on the hosted service."""
 
     def __init__(self, published: str) -> None:
-        super().__init__(lambda _: TINY_MODEL, f"{TINY_MODEL}, on the hosted service {published}")
+        super().__init__(lambda _: TINY_MODEL, f"{TINY_MODEL}, on the hosted service {published} or its successor")
         self.published = published
 
 
@@ -40,14 +43,20 @@ def published_model_of(config_class: type) -> str | None:
     return default.published if isinstance(default, _Model) else None
 
 
+class ByModel(Default):
+    """One value for cookhouse's own small model, and another, which is published."""
+
+    def origin(self, config: Any) -> str:
+        return "embedded default" if is_embedded(config) else "published default"
+
+
 def by_model(*, embedded: Any, published: Any) -> Default:
     """One value for cookhouse's own small model, and the published one for all others."""
     if embedded == published:
         return always(published)
-    return Default(
+    return ByModel(
         lambda config: embedded if is_embedded(config) else published,
         f"{in_words(embedded)} for {TINY_MODEL}, else {in_words(published)} (published)",
-        is_by_model=True,
     )
 
 
@@ -56,12 +65,21 @@ def is_embedded(config: Any) -> bool:
     return bool(config.model_name == TINY_MODEL)
 
 
+def is_published(config: Any) -> bool:
+    """Whether a config is of the very model that its recipe was published with, whoever offers it."""
+    published = published_model_of(type(config))
+    return published is not None and _own_name(config.model_name) == _own_name(published)
+
+
+def _own_name(model: str) -> str:
+    """Without the organization, and without the context that it is rented out with."""
+    return PurePath(plain_name(model)).name
+
+
 def default_origin(config: Any, name: str) -> str:
-    """Which default a setting that nobody set has: `embedded default`, `published default`, or the only one."""
+    """Which default a setting that nobody set has: `embedded default`, `published default`, `rule`, or the only one."""
     default = chz.chz_fields(config)[name]._munger
-    if not isinstance(default, Default) or not default.is_by_model:
-        return "default"
-    return "embedded default" if is_embedded(config) else "published default"
+    return default.origin(config) if isinstance(default, Default) else "default"
 
 
 def origins_of(config: Any) -> dict[str, str]:
@@ -81,10 +99,12 @@ def _origin(config: Any, name: str) -> str:
         return "set"
 
 
-def defaults_taken(config: Any) -> str | None:
-    """In words, which of the two sets the settings that nobody set have their values from; None: there are none."""
-    open_names = [name for name in chz.chz_fields(config) if is_left_open(config, name)]
-    names = [name for name in open_names if default_origin(config, name) != "default"]
+def defaults_taken(config: Any, without: Collection[str] = ()) -> str | None:
+    """In words, which of the two sets the settings that nobody set have their values from, but for some; None: there
+    are none.
+    """
+    open_names = [name for name in chz.chz_fields(config) if name not in without and is_left_open(config, name)]
+    names = [name for name in open_names if default_origin(config, name) in ("embedded default", "published default")]
     if not names:
         return None
     taken = [f"{name} {value}" for name in names if (value := getattr(config, name)) is not None]

@@ -68,7 +68,8 @@ class SpendingSettings:
     price_per_million: str | None = chz.field(
         default=None,
         doc="Price of a million tokens, in any unit, by which a run says what it costs: a number, or some of "
-        f"{_EXAMPLE}; prefill: of prompts and of what is scored. Default: no cost is told.",
+        f"{_EXAMPLE}; prefill: of prompts and of what is scored. Default: on the hosted "
+        "service what that takes, else no cost is told.",
         validator=_is_price,
         metadata=facts(free_on_resume=True),
     )

@@ -127,12 +127,15 @@ AUTO = "auto"
 
 
 def rate(default: Default, doc: str, *checks: Any, metadata: dict[str, Any] | None = None) -> Any:
-    """A learning rate, which may be set to `auto`: what `auto_lr` says of the model and of what is trained of it."""
+    """A learning rate, which may be set to `auto`: what its default says that this is, else `auto_lr` of the model and
+    of what is trained of it.
+    """
     names = {AUTO: lambda config, usual: auto_lr(config.model_name, usual, is_lora=config.lora_rank > 0)[0]}
     return computed(
-        default.with_names(names),
+        default if default.names else default.with_names(names),
         float | Literal["auto"],
-        f"{doc}; auto: by the model's family and width where there is a rule for these, else the default.",
+        f"{doc}; auto: by the model's family and width, by reward by its width, where there is a rule for these, else "
+        "the default.",
         [above(0, "2e-4"), bounded(ADAM["learning_rate"]), *checks],
         metadata=metadata,
     )

@@ -25,6 +25,7 @@ from cookhouse.telemetry import events, read_metrics
 from cookhouse.training import AdamSchedule, Connect, ServiceClient, service_errors
 from cookhouse.training.clients.session import close_service
 from cookhouse.weights.checkpoints import Checkpoint
+from cookhouse.workflows.base.batch_size import batches_of, fit_batch
 from cookhouse.workflows.base.length import steps_notes
 from cookhouse.workflows.base.summary import RatedConfig, settings_notes
 from cookhouse.workflows.stages.body import Stages
@@ -72,6 +73,8 @@ def flat_workflow(
                 "choose another, or set behavior_if_log_dir_exists=delete"
             )
         state.loaded = await asyncio.to_thread(load, state.config)
+        if _fit_batch(state):
+            state.loaded = await asyncio.to_thread(load, state.config)
         state.notes += [note for notes in state.loaded[2:] for note in notes]
         if isinstance(state.config, OptimizerSettings):
             schedule = AdamSchedule(settings=state.config, total_steps=len(state.loaded[1]))
@@ -120,6 +123,17 @@ def _length_notes(config: Any, load: Callable[[Any], Any]) -> list[str]:
     if "num_epochs" not in chz.chz_fields(config) or has_default(config, "num_epochs") or config.max_steps is None:
         return []
     return steps_notes(config, len(load(chz.replace(config, num_epochs=1, max_steps=None))[1]))
+
+
+def _fit_batch(state: FlatState) -> bool:
+    """Whether the data are to be read anew, in batches of another size."""
+    config: Any = state.config
+    if "batch_size" not in chz.chz_fields(config):
+        return False
+    num_items = sum(map(len, state.loaded[1]))
+    num_rows = num_items // getattr(config, "num_epochs", 1)
+    before: int = config.batch_size
+    return fit_batch(state, batches_of(num_rows), f"{num_rows:,} rows") != before
 
 
 @stage(doing="opening the run folder", writes=("folder",), leaves_files=True)

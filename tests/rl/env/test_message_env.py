@@ -65,7 +65,7 @@ async def test_messages_in_and_out(renderer: Renderer) -> None:
     assert (result.reward, result.metrics, result.logs) == (
         1.0,
         {"heard": 2.0, "malformed": 0.0},
-        {"said": "Hello there"},
+        {"question": "Go on.", "said": "Hello there"},
     )
     assert result.num_tool_calls == 1
     await env.close()

@@ -50,6 +50,8 @@ class ExampleStatistics:
     num_trained_tokens: int
     num_truncated: int
     num_cut_tokens: int
+    num_positions: int
+    """Of the datums of those that have a trained token: each has one less than tokens."""
     num_untrained: int
     """Examples without a trained token, which training leaves out."""
     longest_tokens: int
@@ -149,6 +151,7 @@ def example_statistics(examples: Sequence[Example]) -> ExampleStatistics:
         num_trained_tokens=sum(trained),
         num_truncated=sum(example.num_cut_tokens > 0 for example in examples),
         num_cut_tokens=sum(example.num_cut_tokens for example in examples),
+        num_positions=sum(e.tokens_T.size - 1 for e, count in zip(examples, trained, strict=True) if count),
         num_untrained=trained.count(0),
         longest_tokens=max((example.tokens_T.size for example in examples), default=0),
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import tinker
 
+from cookhouse.data.batches.counting import count_positions
 from cookhouse.data.batches.datum import Reduction, shifted_datum
 from cookhouse.data.batches.examples import Example, ExampleStatistics, example_statistics
 from cookhouse.errors import InputError
@@ -14,7 +15,8 @@ class SupervisedDataset:
     """Batches of `batch_size` examples; what does not fill another makes a last, smaller one. Before `set_epoch` the
     order is that of the examples.
 
-    Examples without a trained token are left out and counted. `notes` says what a person should know.
+    Examples without a trained token are left out and counted. `notes` says what a person should know. `batch_size` may
+    be set anew before there are batches.
 
     Raises:
         InputError: no example has a trained token, or `batch_size` is below 1.
@@ -49,16 +51,13 @@ class SupervisedDataset:
     def count_positions(self, total_steps: int, steps_per_epoch: int) -> int:
         """How many positions the datums of the first steps of a run have, each as often as it is trained on."""
         sizes = [example.tokens_T.size - 1 for example in self.examples]
-        epochs, rest = divmod(total_steps, steps_per_epoch)
-        if steps_per_epoch == len(self):
-            whole = epochs * sum(sizes)
-        else:
-            whole = sum(self._positions_in(sizes, epoch, steps_per_epoch) for epoch in range(epochs))
-        return whole + self._positions_in(sizes, epochs, rest)
-
-    def _positions_in(self, sizes: Sequence[int], epoch: int, num_batches: int) -> int:
-        order = self._order_of(epoch, 0)[: num_batches * self.batch_size] if num_batches else []
-        return sum(sizes[i] for i in order)
+        return count_positions(
+            sizes,
+            self._order_of,
+            batch_size=self.batch_size,
+            total_steps=total_steps,
+            steps_per_epoch=steps_per_epoch,
+        )
 
     def _order_of(self, epoch: int, lap: int) -> list[int]:
         order = list(range(len(self.examples)))

@@ -1,9 +1,11 @@
 """Environments from a list of problems and a function that makes one environment of one problem."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar, cast
+
+import chz
 
 from cookhouse.arguments import checked
 from cookhouse.copies import own_copy
@@ -37,6 +39,10 @@ class MessageEnvironments(Generic[P]):
         if not self.test:
             return train, None
         return train, config.test_set(self.test, partial(self._group, config.prompting, 1))
+
+    def with_batch_size(self, batch_size: int) -> "MessageEnvironments[P]":
+        """The same, with so many groups in a batch."""
+        return replace(self, settings=chz.replace(self.settings, batch_size=batch_size))
 
     def _group(self, prompting: Prompting, group_size: int, problem: P) -> EnvFactoryGroupBuilder:
         make_env = partial(_tokens_env, self.make_env, problem, prompting)

@@ -26,8 +26,17 @@ class Family:
     """Every renderer of its own that fits some model of the family. Of a model that is known by its files, the first
     that writes what its chat template writes is the default.
     """
-    lr_exponent: float | None = None
-    """How the best learning rate falls with the hidden size (`hyperparams.get_lr`); None: nobody has published it."""
+    own_exponent: float | None = None
+    """How the best learning rate falls with the hidden size, as it was published for models of this family."""
+
+    @property
+    def lr_exponent(self) -> float | None:
+        """The same, of its architecture where nobody published it for the family itself (`hyperparams.get_lr`); None:
+        nor is there one for that.
+        """
+        alike = (other for other in FAMILIES.values() if set(other.model_types) & set(self.model_types))
+        known = (other.own_exponent for other in (self, *alike) if other.own_exponent is not None)
+        return next(known, None)
 
 
 _QWEN3 = ("qwen3", "qwen3_disable_thinking", "qwen3_instruct")
@@ -43,31 +52,31 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 name="llama",
                 model_types=("llama",),
                 renderers=("llama3",),
-                lr_exponent=_LLAMA_EXPONENT,
+                own_exponent=_LLAMA_EXPONENT,
             ),
             Family(
                 name="qwen2.5",
                 model_types=("qwen2",),
                 renderers=("qwen3_instruct",),
-                lr_exponent=_QWEN_EXPONENT,
+                own_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="qwen3",
                 model_types=("qwen3", "qwen3_moe", "qwen3_next"),
                 renderers=_QWEN3,
-                lr_exponent=_QWEN_EXPONENT,
+                own_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="qwen3-vl",
                 model_types=("qwen3_vl", "qwen3_vl_moe"),
                 renderers=("qwen3_vl", "qwen3_vl_instruct"),
-                lr_exponent=_QWEN_EXPONENT,
+                own_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="qwen3.5",
                 model_types=("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"),
                 renderers=_QWEN3_5,
-                lr_exponent=_QWEN_EXPONENT,
+                own_exponent=_QWEN_EXPONENT,
             ),
             Family(
                 name="deepseekv3",

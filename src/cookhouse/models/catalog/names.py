@@ -60,6 +60,7 @@ ENTRIES = (
     _base(rf"Qwen3\.5-{_SIZE}-Base", "qwen3.5", 256 * _K),
     _chat(r"Qwen3\.5-(0\.8|2)B", "qwen3.5", 256 * _K, _QWEN3_5[1], _QWEN3_5[0], _QWEN3_5[2]),
     _chat(rf"Qwen3\.5-{_SIZE}", "qwen3.5", 256 * _K, *_QWEN3_5),
+    _chat(rf"Qwen3\.[68]-{_SIZE}", "qwen3.5", None, *_QWEN3_5),
     _base(r"DeepSeek-V3(\.1)?-Base", "deepseekv3", 160 * _K),
     _chat(r"DeepSeek-V3(-0324)?", "deepseekv3", 160 * _K, *_DEEPSEEK[:2]),
     _chat(r"DeepSeek-V3\.1(-Terminus)?", "deepseekv3", 160 * _K, *_DEEPSEEK),

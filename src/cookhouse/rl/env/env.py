@@ -93,3 +93,17 @@ class RLDatasetBuilder(Protocol):
 
     async def build(self) -> tuple[RLDataset, RLDataset | None]:
         """Read what is needed."""
+
+
+@runtime_checkable
+class BatchedBuilder(RLDatasetBuilder, Protocol):
+    """A builder whose batches can be of another size."""
+
+    def with_batch_size(self, batch_size: int) -> RLDatasetBuilder:
+        """The same, with so many groups in a batch."""
+
+
+def groups_of(dataset: RLDataset) -> int:
+    """Groups in an epoch of batches that are of one size, but for the last."""
+    first, last = (len(dataset.get_batch(index)) for index in (0, len(dataset) - 1))
+    return (len(dataset) - 1) * first + last

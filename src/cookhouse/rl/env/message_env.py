@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 import tinker
 
 from cookhouse.blocking import watched
-from cookhouse.chat import Message, Renderer, Termination, TrainOnWhat, parse_messages
+from cookhouse.chat import Message, Renderer, Termination, TrainOnWhat, parse_messages, text_of
 from cookhouse.copies import own_copy
 from cookhouse.errors import InputError
 from cookhouse.returned import function_place, refused
@@ -51,6 +51,8 @@ class EnvFromMessageEnv:
     Where the renderer has the extension property, the model's own tokens stay in the next observation even if the
     family would write its message with other tokens, so that a conversation stays one datum and later turns are sampled
     after what was really said.
+
+    The first step logs the `question`, the last message of a user before it, unless the environment logs one.
     """
 
     def __init__(self, env: MessageEnv, renderer: Renderer, *, malformed_reward: float = 0.0) -> None:
@@ -59,6 +61,7 @@ class EnvFromMessageEnv:
         self._malformed_reward = malformed_reward
         self._messages: Sequence[Message] = ()
         self._observation: list[int] = []
+        self._question: dict[str, str] = {}
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, StopCondition]:
         begin = self._env.initial_observation
@@ -66,9 +69,12 @@ class EnvFromMessageEnv:
         with _said_by(begin):
             prompt = self._renderer.build_generation_prompt(self._messages)
         self._observation = observed_tokens(prompt)
+        asked = [text_of(message) for message in self._messages if message["role"] == "user"]
+        self._question = {"question": asked[-1]} if asked else {}
         return prompt, self._renderer.get_stop_sequences()
 
     async def step(self, action: Sequence[int]) -> StepResult:
+        question, self._question = self._question, {}
         message, termination = self._renderer.parse_response(action)
         if termination == Termination.MALFORMED or not _can_be_written(message):
             return StepResult(
@@ -77,6 +83,7 @@ class EnvFromMessageEnv:
                 next_observation=tinker.ModelInput.empty(),
                 next_stop_condition=self._renderer.get_stop_sequences(),
                 metrics={"malformed": 1.0},
+                logs=question,
             )
         said = own_copy(message)  # the environment may keep the message, and change it
         found = await watched(self._env.step, message)
@@ -94,7 +101,7 @@ class EnvFromMessageEnv:
             else tinker.ModelInput.from_ints(self._observation),
             next_stop_condition=self._renderer.get_stop_sequences(),
             metrics=beside_own(step.metrics, {"malformed": 0.0}),
-            logs=step.logs,
+            logs={**question, **step.logs},
             num_tool_calls=step.num_tool_calls,
         )
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CHOICES = ("delete", "resume", "raise")
+BY_DATA = "by the data"
+"""Origin of a setting that nobody named and that the data decided, as they do again when the run is resumed."""
 
 
 def _default_registry() -> "ModelRegistry":
@@ -51,6 +53,8 @@ class FolderSpec:
     """Every field, resolved; recorded in config.json."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where the value of each came from; recorded there, too."""
+    left_open: Collection[str] = ()
+    """Fields that nobody set. A resumed run has what its data decided of them."""
     typed: str | None = None
     """The recipe as a person named it; recorded in run.json, as are the adapters' name."""
     adapters: str | None = None
@@ -131,12 +135,14 @@ def _check_same_run(spec: FolderSpec) -> None:
     try:
         recorded = json.loads(path.read_text(encoding="utf-8"))
         before, recipe = dict(recorded["config"]), recorded["recipe"]
+        origins = dict(recorded.get("origins") or {})
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not the config of a run ({error}); choose another log_path") from error
     if recipe != spec.recipe:
         raise InputError(f"{spec.path} holds a run of {recipe}, not of {spec.recipe}; choose another log_path")
     for name, value in spec.config.items():
-        if name in before and name not in spec.free_fields and before[name] != value:
+        is_decided = origins.get(name) == BY_DATA and name in spec.left_open
+        if name in before and name not in spec.free_fields and not is_decided and before[name] != value:
             if name in ROWS_FIELDS and _is_compared(spec, before[name], value):
                 continue
             raise InputError(
@@ -152,6 +158,12 @@ def _is_compared(spec: FolderSpec, before: object, now: object) -> bool:
     if not are_files or not Path(str(now)).is_file() or not path.is_file():
         return False
     return set(_recorded_data(path)) == set(spec.data)
+
+
+def decided_by_data(folder: Path) -> dict[str, str]:
+    """Of the settings that the data decided in the run that a folder holds: that they did."""
+    recorded = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8")).get("origins", {})
+    return {name: BY_DATA for name, origin in recorded.items() if origin == BY_DATA}
 
 
 def recorded_synthetic(folder: Path) -> tuple[str, ...]:

@@ -136,23 +136,23 @@ def served_sha256(address: str, key: str | None, path: str) -> str | None:
     """The checksum of the weights at a `tinker://` path, by `folder_sha256`, as their server tells it; None: it does
     not. Blocking.
     """
-    told = _told(address, key, "POST", "weights_info", json={"tinker_path": path}) or {}
-    digest = told.get("sha256")
+    answer = told(address, key, "POST", "weights_info", json={"tinker_path": path}) or {}
+    digest = answer.get("sha256")
     return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None
 
 
-def _told(address: str, key: str | None, method: str, route: str, **content: Any) -> dict[str, Any] | None:
+def told(address: str, key: str | None, method: str, route: str, **content: Any) -> dict[str, Any] | None:
     """What a server answers that the SDK does not read; None: it does not tell. Blocking."""
     url = f"{address.rstrip('/')}/api/v1/{route}"
     try:
         answer = httpx.request(
             method, url, headers={"X-API-Key": key or ""}, timeout=_TELLING_PATIENCE_SECONDS, **content
         )
-        told = answer.json() if answer.status_code == httpx.codes.OK else None
+        found = answer.json() if answer.status_code == httpx.codes.OK else None
     except (httpx.HTTPError, ValueError) as error:
         logger.info("the service did not answer %s: %s", route, error)
         return None
-    return told if isinstance(told, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 class _Capabilities(tinker.types.GetServerCapabilitiesResponse):
@@ -189,7 +189,7 @@ class TinkerServiceClient(tinker.ServiceClient):
         if not self._address:
             return None
         route = f"sessions/{self.holder.get_session_id()}/usage"
-        counted = await asyncio.to_thread(_told, self._address, self._key, "GET", route)
+        counted = await asyncio.to_thread(told, self._address, self._key, "GET", route)
         if counted is None:
             return None
         return {str(name): value for name, value in counted.items() if isinstance(value, int | float)}

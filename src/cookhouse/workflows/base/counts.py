@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from cookhouse.data import SupervisedDataset
+from cookhouse.data.batches.counting import count_items
 from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.telemetry import Telemetry, events, keys, read_metrics
 from cookhouse.training import FinishedStep, StepLog
@@ -42,6 +43,7 @@ def added(parts: Sequence[Counts]) -> Counts:
             num_trained_tokens=sum(each.num_trained_tokens for each in statistics),
             num_truncated=sum(each.num_truncated for each in statistics),
             num_cut_tokens=sum(each.num_cut_tokens for each in statistics),
+            num_positions=sum(each.num_positions for each in statistics),
             num_untrained=sum(each.num_untrained for each in statistics),
             longest_tokens=max(each.longest_tokens for each in statistics),
         ),
@@ -67,6 +69,7 @@ def estimated(statistics: ExampleStatistics, *, num_sampled: int, num_rows: int)
             num_trained_tokens=scaled(statistics.num_trained_tokens),
             num_truncated=scaled(statistics.num_truncated),
             num_cut_tokens=scaled(statistics.num_cut_tokens),
+            num_positions=scaled(statistics.num_positions),
             num_untrained=scaled(statistics.num_untrained),
             longest_tokens=statistics.longest_tokens,
         ),
@@ -75,16 +78,38 @@ def estimated(statistics: ExampleStatistics, *, num_sampled: int, num_rows: int)
     )
 
 
-def trained_exactly(dataset: SupervisedDataset, total_steps: int, steps_per_epoch: int) -> ExpectedTokens:
-    """Of examples that are all there."""
-    return ExpectedTokens(tokens={"trained_tokens": dataset.count_positions(total_steps, steps_per_epoch)})
+class CountedData(Protocol):
+    """Batches of examples that are all there."""
+
+    def count_positions(self, total_steps: int, steps_per_epoch: int) -> int: ...
 
 
-def trained_about(counts: Counts, num_examples: int) -> ExpectedTokens:
-    """Of so many examples, as long as these are on the average."""
-    found = counts.statistics
-    num_tokens = round(found.num_tokens / max(found.num_examples, 1) * num_examples)
-    return ExpectedTokens(tokens={"trained_tokens": num_tokens}, degree="about")
+@runtime_checkable
+class ReadData(Protocol):
+    """Batches of rows that are read as they are trained on."""
+
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+
+
+def expected_training(
+    parts: Sequence[tuple[CountedData | ReadData, Counts]], total_steps: int, steps_per_epoch: int
+) -> ExpectedTokens:
+    """What the steps of a run train on, of sets that each step has a batch of: exactly, where all of them are there."""
+    tokens = 0
+    is_exact = True
+    for data, counts in parts:
+        if isinstance(data, ReadData):
+            rows = count_items(
+                data.num_rows, batch_size=data.batch_size, total_steps=total_steps, steps_per_epoch=steps_per_epoch
+            )
+            tokens += round(counts.statistics.num_positions * rows / counts.num_rows)
+            is_exact = False
+        else:
+            tokens += data.count_positions(total_steps, steps_per_epoch)
+    return ExpectedTokens(tokens={"trained_tokens": tokens}, degree="" if is_exact else "about")
 
 
 def batch_metrics(statistics: ExampleStatistics, num_skipped: int) -> dict[str, float]:

@@ -36,6 +36,11 @@ class ExpectedTokens:
         return f"{self.degree} {told}{remark}; on top: {self.on_top}".strip()
 
 
+def in_steps(count: int, num_steps: int, per_step: int) -> str:
+    """A number of items, as so many in each step where all steps have as many."""
+    return f"{num_steps:,} steps × {per_step:,}" if count == num_steps * per_step else f"{count:,}"
+
+
 def expected_facts(expected: ExpectedTokens | None, prices: Mapping[str, float]) -> dict[str, str]:
     """Both, for the plan of a run."""
     if expected is None:

@@ -4,6 +4,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+import chz
+
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of, why_template
 from cookhouse.models.hyperparams import auto_lr, lora_parameter_count, rate_notes
@@ -12,6 +14,7 @@ from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_his
 from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
 from cookhouse.settings.defaults import default_of, given
+from cookhouse.settings.rates import RateDefault
 from cookhouse.settings.training import AUTO
 from cookhouse.telemetry import Metric, keys, read_metrics
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, named_by_run
@@ -166,13 +169,17 @@ def settings_notes(config: RatedConfig, *, by_reward: bool = False) -> list[str]
     """What a person should know about settings that are not refused."""
     return [
         *_renderer_notes(config),
-        *_auto_notes(config),
+        *_rate_source_notes(config),
         *rate_notes(config.model_name, config.learning_rate, is_lora=config.lora_rank > 0, by_reward=by_reward),
     ]
 
 
-def _auto_notes(config: RatedConfig) -> list[str]:
+def _rate_source_notes(config: RatedConfig) -> list[str]:
     """Where the learning rate comes from, if it is to be found out."""
+    default = chz.chz_fields(config)["learning_rate"]._munger
+    if isinstance(default, RateDefault):
+        note = default.note(config)
+        return [] if note is None else [note]
     if given(config, "learning_rate") != AUTO:
         return []
     return [auto_lr(config.model_name, default_of(config, "learning_rate"), is_lora=config.lora_rank > 0)[1]]

@@ -22,6 +22,7 @@ from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.telemetry import events
 from cookhouse.training import BatchSource, Cadence, ScheduledEvaluation
 from cookhouse.weights.names import find_weights
+from cookhouse.workflows.base.batch_size import batches_of, fit_batch
 from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
 from cookhouse.workflows.base.rows import kept_tokens, recorded_sources, sources_of
 from cookhouse.workflows.base.run import open_run, set_steps
@@ -110,7 +111,8 @@ async def build_distillation_dataset(state: OffPolicyState) -> None:
     write = partial(questions_of, renderer=state.renderer, teacher=state.teacher_renderer, prompt=state.teacher_prompt)
     state.notes += mark_remarks(state.rows.train, state.renderer.encoder, what="prompts")
     train = _fitting(state, await asyncio.to_thread(write, state.rows.train))
-    state.dataset = QuestionDataset(train, batch_size=config.batch_size, seed=config.seed)
+    batch_size = fit_batch(state, batches_of(len(train)), f"{len(train):,} prompts")
+    state.dataset = QuestionDataset(train, batch_size=batch_size, seed=config.seed)
     state.held_out = await asyncio.to_thread(write, state.rows.test)
     state.objective = taught_objective(has_teacher_logprobs=config.temperature == 1.0)
     set_steps(state, len(state.dataset))

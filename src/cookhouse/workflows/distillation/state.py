@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from math import prod
 
 from cookhouse.chat import Renderer
+from cookhouse.data.batches.counting import count_items
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import OffPolicyDistillationSettings, OnPolicyDistillationSettings
 from cookhouse.training import Objective
 from cookhouse.workflows.base.run import TrainingState
-from cookhouse.workflows.base.spending import ExpectedTokens
+from cookhouse.workflows.base.spending import ExpectedTokens, in_steps
 from cookhouse.workflows.distillation.assembler import QuestionDataset
 from cookhouse.workflows.distillation.questions import QuestionRows, TeacherPrompt
 from cookhouse.workflows.distillation.record import TeacherRecord
@@ -44,8 +45,15 @@ class OffPolicyState(TrainingState):
     @property
     def expected_tokens(self) -> ExpectedTokens:
         config = self.config
-        sizes = [self.total_steps, config.batch_size, config.samples_per_prompt, config.max_tokens]
-        said = "{:,} steps × {:,} prompts × {:,} answers × {:,} tokens".format(*sizes)
+        num_prompts = count_items(
+            len(self.dataset.questions),
+            batch_size=config.batch_size,
+            total_steps=self.total_steps,
+            steps_per_epoch=self.steps_per_epoch,
+        )
+        sizes = [num_prompts, config.samples_per_prompt, config.max_tokens]
+        count = in_steps(num_prompts, self.total_steps, config.batch_size)
+        said = f"{count} prompts × {config.samples_per_prompt:,} answers × {config.max_tokens:,} tokens"
         return ExpectedTokens(
             tokens={"sampled_tokens": prod(sizes)},
             degree="at most",

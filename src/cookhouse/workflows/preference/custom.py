@@ -4,7 +4,7 @@ Legend: P pairs, D datums (chosen, rejected, chosen, ...), T positions.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,12 +91,13 @@ def pair_metrics(loss: PairLoss, settings: PairLossSettings, pairs: PairLogprobs
     """Figures of pairs, each a mean over them.
 
     `dpo_loss`, whichever the loss is; `accuracy`: the share whose chosen answer has the higher reward, a tie being
-    half; `margin`: chosen less rejected reward; `chosen_reward` and `rejected_reward`: βΔ (see `PairLoss.rewards`);
-    `chosen_logprob` and `rejected_logprob`: Σ w·logprob of an answer under the weights being trained; `chosen_tokens`
-    and `rejected_tokens`: length of an answer.
+    half, also one within the rounding of the logprobs; `margin`: chosen less rejected reward; `chosen_reward` and
+    `rejected_reward`: βΔ (see `PairLoss.rewards`); `chosen_logprob` and `rejected_logprob`: Σ w·logprob of an answer
+    under the weights being trained; `chosen_tokens` and `rejected_tokens`: length of an answer.
     """
     chosen_P, rejected_P = (reward_P.detach() for reward_P in loss.rewards(pairs, settings))
-    ahead_P = (chosen_P > rejected_P).double() + 0.5 * (chosen_P == rejected_P).double()
+    is_tie_P = (chosen_P - rejected_P).abs() <= _rounding(loss, settings, pairs)
+    ahead_P = (chosen_P > rejected_P).double().masked_fill(is_tie_P, 0.5)
     means = {
         "accuracy": ahead_P,
         "margin": chosen_P - rejected_P,
@@ -108,3 +109,14 @@ def pair_metrics(loss: PairLoss, settings: PairLossSettings, pairs: PairLogprobs
         "rejected_tokens": pairs.rejected_tokens_P,
     }
     return {"dpo_loss": mean_loss, **{name: float(values_P.mean()) for name, values_P in means.items()}}
+
+
+def _rounding(loss: PairLoss, settings: PairLossSettings, pairs: PairLogprobs) -> "torch.Tensor":
+    """By how much a reward of each pair is off, where its sums of logprobs are rounded as those of fp32 are."""
+    import torch
+
+    once = 1.0 + torch.finfo(torch.float32).eps
+    moved = replace(pairs, chosen_P=pairs.chosen_P * once, rejected_P=pairs.rejected_P * once)
+    rewards = zip(loss.rewards(pairs, settings), loss.rewards(moved, settings), strict=True)
+    chosen_P, rejected_P = ((after_P - before_P).detach().abs() for before_P, after_P in rewards)
+    return torch.maximum(chosen_P, rejected_P)

@@ -16,6 +16,7 @@ from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.settings import PreferenceSettings, is_embedded
+from cookhouse.workflows.base.batch_size import batches_of, fit_batch
 from cookhouse.workflows.base.counts import Counts, estimated
 from cookhouse.workflows.base.rows import cut_notes, kept_tokens, recorded_sources
 from cookhouse.workflows.base.run import set_steps
@@ -84,6 +85,7 @@ async def _built(state: PreferenceState) -> tuple[PairDataset | StreamedPairs, C
         state.notes += [*_cut(state, pairs, "pairs"), *pair_remarks(state.data.train)]
         state.notes += mark_remarks(state.data.train, state.renderer.encoder, what="pairs")
         whole = PairDataset(pairs, batch_size=config.batch_size, seed=config.seed)
+        whole.batch_size = fit_batch(state, batches_of(len(whole.pairs)), f"{len(whole.pairs):,} pairs")
         state.notes += whole.notes
         return whole, Counts(statistics=_statistics(whole.pairs), num_rows=len(pairs))
     open_pairs = partial(
@@ -97,6 +99,7 @@ async def _built(state: PreferenceState) -> tuple[PairDataset | StreamedPairs, C
         is_held_out=rows.is_held_out,
     )
     streamed = await asyncio.to_thread(open_pairs)
+    streamed.batch_size = fit_batch(state, batches_of(streamed.num_rows), f"{streamed.num_rows:,} pairs")
     seen = parse_each(streamed.sampled_rows(), preference_of, BadRows("skip"))
     what = f"pairs from all over {rows.name}"
     state.notes += [*pair_remarks(seen, what=what), *mark_remarks(seen, state.renderer.encoder, what=what)]

@@ -9,6 +9,7 @@ import tinker
 
 from cookhouse.chat import Message, Part, Renderer, TrainOnWhat, split_thinking, text_of
 from cookhouse.data import BadRows, Example, PreferenceRow, parse_each
+from cookhouse.data.batches.counting import count_positions
 from cookhouse.data.batches.datum import shifted_datum
 from cookhouse.errors import InputError
 from cookhouse.rl import Trajectory, assemble_trajectory
@@ -199,8 +200,22 @@ class PairDataset:
 
     def set_epoch(self, epoch: int) -> None:
         """Shuffle for an epoch: the order depends on it and on the data set's seed alone."""
-        self._order = list(range(len(self.pairs)))
-        random.Random(f"{self._seed}/{epoch}").shuffle(self._order)
+        self._order = self._order_of(epoch)
+
+    def count_positions(self, total_steps: int, steps_per_epoch: int) -> int:
+        """How many positions the datums of the first steps of a run have, each as often as it is trained on."""
+        return count_positions(
+            [pair.num_tokens - 2 for pair in self.pairs],
+            lambda epoch, _: self._order_of(epoch),
+            batch_size=self.batch_size,
+            total_steps=total_steps,
+            steps_per_epoch=steps_per_epoch,
+        )
+
+    def _order_of(self, epoch: int) -> list[int]:
+        order = list(range(len(self.pairs)))
+        random.Random(f"{self._seed}/{epoch}").shuffle(order)
+        return order
 
     @property
     def notes(self) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from cookhouse.pair_losses import PairLoss
 from cookhouse.settings import PreferenceSettings
 from cookhouse.training import Objective
-from cookhouse.workflows.base.counts import Counts, trained_about
+from cookhouse.workflows.base.counts import Counts, expected_training
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.spending import ExpectedTokens
 from cookhouse.workflows.preference.assembler import PairPayload
@@ -39,7 +39,7 @@ class PreferenceState(TrainingState):
 
     @property
     def expected_tokens(self) -> ExpectedTokens:
-        expected = trained_about(self.counts, 2 * self.config.batch_size * self.total_steps)
+        expected = expected_training([(self.dataset, self.counts)], self.total_steps, self.steps_per_epoch)
         return (
             replace(expected, on_top="as many that a reference scores; evaluations")
             if self.loss.needs_reference

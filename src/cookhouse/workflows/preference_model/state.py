@@ -8,7 +8,7 @@ from cookhouse.data import (
     SupervisedDataset,
 )
 from cookhouse.settings import PreferenceModelSettings
-from cookhouse.workflows.base.counts import trained_exactly
+from cookhouse.workflows.base.counts import Counts, expected_training
 from cookhouse.workflows.base.rows import SplitRows
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.spending import ExpectedTokens
@@ -26,4 +26,5 @@ class PreferenceModelState(TrainingState):
 
     @property
     def expected_tokens(self) -> ExpectedTokens:
-        return trained_exactly(self.dataset, self.total_steps, self.steps_per_epoch)
+        counts = Counts(statistics=self.dataset.statistics, num_rows=len(self.dataset.examples))
+        return expected_training([(self.dataset, counts)], self.total_steps, self.steps_per_epoch)

@@ -32,6 +32,7 @@ from cookhouse.training import (
     ScheduledEvaluation,
     as_datums,
 )
+from cookhouse.workflows.base.batch_size import batches_of, fit_batch
 from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, scheduled_evaluators
 from cookhouse.workflows.base.rows import (
     SplitRows,
@@ -105,6 +106,8 @@ async def build_comparison_dataset(state: PreferenceModelState) -> None:
     state.notes += _cut(state, examples, "examples")
     state.notes += mark_remarks(state.data.train, state.renderer.encoder, what="comparisons")
     state.dataset = SupervisedDataset(examples, batch_size=config.batch_size, seed=config.seed)
+    num_examples = len(state.dataset.examples)
+    state.dataset.batch_size = fit_batch(state, batches_of(num_examples), f"{num_examples:,} examples")
     state.notes += state.dataset.notes
     held_out = await _render(state, state.data.test, in_both_orders=True)
     whole = {example.source for example in held_out if not example.num_cut_tokens}

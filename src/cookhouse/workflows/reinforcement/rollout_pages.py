@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cookhouse.chat import Renderer
 from cookhouse.files import file_errors, write_whole
 from cookhouse.report import RecordedAnswer, rollouts_page
 from cookhouse.rl import GroupFailedError, TrajectoryGroup, Transition, failure_metrics, group_metrics, group_to_json
@@ -11,14 +12,16 @@ from cookhouse.rl.env.own_metrics import own_name
 from cookhouse.rl.rollouts.metrics import not_finite, own_names
 from cookhouse.telemetry import Telemetry, after_step, events, step_number
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
+from cookhouse.workflows.reinforcement.questions import QuestionReader
 
 
 class RolloutPages:
     """Keeps the groups of each step: their JSON is in the rollout log, here they become metrics and pages."""
 
-    def __init__(self, *, folder: Path, tokenizer: Any, telemetry: Telemetry) -> None:
+    def __init__(self, *, folder: Path, renderer: Renderer, telemetry: Telemetry) -> None:
         self._folder = folder
-        self._tokenizer = tokenizer
+        self._tokenizer: Any = renderer.encoder.tokenizer
+        self._question = QuestionReader(renderer)
         self._telemetry = telemetry
         self._num_resampled = 0
         self._told: set[str] = set()
@@ -101,8 +104,9 @@ class RolloutPages:
         first = group.trajectories_G[0]
         turns = first.transitions
         logs = turns[-1].logs
+        asked = next((turn.logs["question"] for turn in turns if turn.logs.get("question")), None)
         return RecordedAnswer(
-            prompt=logs.get("question") or self._decode(turns[0].observation.to_ints()),
+            prompt=asked or self._question(turns[0].observation),
             expected=logs.get("expected", ""),
             answer=logs.get("answer") or " ⏎ ".join(self._said(turn) for turn in turns),
             is_correct=turns[-1].metrics.get("correct", group.get_total_rewards()[0]) > 0,

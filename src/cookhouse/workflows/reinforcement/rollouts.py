@@ -1,20 +1,22 @@
 """What runs over rollouts share, whatever they learn from them: problems, and whom the rollouts ask."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from cookhouse.envs import SecondModels, evenly_spaced
+from cookhouse.envs import Environments, SecondModels, evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import context_tokens
 from cookhouse.rl import (
     EnvGroupBuilder,
     GroupSampler,
     RLDataset,
+    RLDatasetBuilder,
     TrajectoryGroup,
     do_group_rollout,
 )
+from cookhouse.rl.env.env import BatchedBuilder, groups_of
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.settings import RolloutLimits, part_of
 from cookhouse.training import (
@@ -23,6 +25,7 @@ from cookhouse.training import (
     ScheduledEvaluation,
 )
 from cookhouse.weights.names import find_weights
+from cookhouse.workflows.base.batch_size import batches_of, fit_batch
 from cookhouse.workflows.base.evaluation import scheduled_evaluators
 from cookhouse.workflows.base.run import open_run, set_steps
 from cookhouse.workflows.base.second_model import SecondModel
@@ -53,15 +56,27 @@ async def build_env_group(state: RolloutState) -> None:
         adapters.completer,
         lambda name: find_weights(name, adapters.registry).origin(among),
     )
-    train, test = await state.environments(others).build()
+    builder = state.environments(others)
+    train, test = await builder.build()
     if not len(train):
         raise InputError("there are no groups to train on; see batch_size and what the data holds")
+    before, size = state.config.batch_size, fit_batch(state, _steps_of(builder, train), f"{groups_of(train):,} groups")
+    if size != before:
+        assert isinstance(builder, BatchedBuilder), "others have as many steps with any batch"
+        state.second_models.clear()  # they are named again
+        train, test = await builder.with_batch_size(size).build()
     state.train = train
     state.test = [] if test is None else _held_out(test, state.config.num_eval)
     state.notes += await asyncio.to_thread(partial(settings_notes, state.config, by_reward=True))
     state.context_tokens = await asyncio.to_thread(context_tokens, state.config.model_name)
     state.notes += [*_batch_notes(train), *_length_notes(state)]
     set_steps(state, len(train))
+
+
+def _steps_of(builder: RLDatasetBuilder, train: RLDataset) -> Callable[[int], int]:
+    if isinstance(builder, Environments):
+        return partial(builder.steps_of, train)
+    return batches_of(groups_of(train)) if isinstance(builder, BatchedBuilder) else lambda _: len(train)
 
 
 def _batch_notes(train: RLDataset) -> list[str]:
@@ -118,7 +133,7 @@ async def open_rollouts(state: RolloutState) -> None:
         await model.open(state.session.service, state.context.adapters.registry)
     state.rollout_pages = RolloutPages(
         folder=state.folder.rollouts,
-        tokenizer=state.renderer.encoder.tokenizer,
+        renderer=state.renderer,
         telemetry=state.telemetry,
     )
     if state.test:

@@ -4,12 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from cookhouse.data.batches.counting import count_items
 from cookhouse.envs import OpenSampler
-from cookhouse.rl import (
-    EnvGroupBuilder,
-    RLDataset,
-    RLDatasetBuilder,
-)
+from cookhouse.rl import EnvGroupBuilder, RLDataset, RLDatasetBuilder
+from cookhouse.rl.env.env import groups_of
 from cookhouse.settings import ReinforcementSettings, RolloutTrainingSettings
 from cookhouse.training import (
     ComputeLogprobs,
@@ -17,7 +15,7 @@ from cookhouse.training import (
 )
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.second_model import SecondModel
-from cookhouse.workflows.base.spending import ExpectedTokens
+from cookhouse.workflows.base.spending import ExpectedTokens, in_steps
 from cookhouse.workflows.reinforcement.assembler import RolloutPayload
 from cookhouse.workflows.reinforcement.policy import Policy
 from cookhouse.workflows.reinforcement.rollout_pages import RolloutPages
@@ -48,17 +46,31 @@ class RolloutState(TrainingState):
     @property
     def expected_tokens(self) -> ExpectedTokens:
         config = self.config
-        sizes = [self.total_steps, len(self.train.get_batch(0)), config.group_size, config.max_tokens]
+        per_step = len(self.train.get_batch(0))
+        num_groups = count_items(
+            groups_of(self.train),
+            batch_size=per_step,
+            total_steps=self.total_steps,
+            steps_per_epoch=self.steps_per_epoch,
+        )
+        sizes = [num_groups, config.group_size, config.max_tokens]
         turns, of_turns = (", in each turn", "") if config.max_turns is None else ("", f" × {config.max_turns} turns")
         return ExpectedTokens(
-            tokens={"sampled_tokens": prod([*sizes, config.max_turns or 1, config.rollout_attempts])},
+            tokens={"sampled_tokens": prod([*sizes, config.max_turns or 1, config.rollout_attempts, self.num_draws])},
             degree="at most",
-            remark="{:,} steps × {:,} groups × {:,} rollouts × {:,} tokens".format(*sizes)
+            remark=f"{in_steps(num_groups, self.total_steps, per_step)} groups × {config.group_size:,} rollouts × "
+            f"{config.max_tokens:,} tokens"
             + of_turns
             + (f" × {config.rollout_attempts} attempts" if config.rollout_attempts > 1 else "")
+            + (f" × {self.num_draws} batches drawn" if self.num_draws > 1 else "")
             + turns,
             on_top="prompts, and training on these with what was sampled; evaluations",
         )
+
+    @property
+    def num_draws(self) -> int:
+        """Batches that a step may sample until it is full."""
+        return 1
 
     @property
     def scores_sequences(self) -> bool:
@@ -95,6 +107,10 @@ class ReinforcementState(RolloutState):
     ppo_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step, whichever loss that is: `policy_loss`, a mean over its trained tokens and epochs, and
     `entropy`; `clip_fraction` and `value_loss` of a loss that has them."""
+
+    @property
+    def num_draws(self) -> int:
+        return self.config.max_batches_drawn if self.config.constant_reward_groups == "replace" else 1
 
     @property
     def scores_sequences(self) -> bool:

@@ -92,7 +92,7 @@ async def dry_run_workflow(workflow: Workflow[R], context: RunContext) -> RunPla
         await prepare(workflow, state)
     return RunPlan(
         recipe=context.recipe,
-        config=context.folder.config,
+        config=state.context.folder.config,
         folder=context.folder.path,
         facts=workflow.facts(state),
         notes=workflow.notes(state),

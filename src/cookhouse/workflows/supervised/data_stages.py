@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from cookhouse.data import (
     BadRows,
@@ -22,6 +23,7 @@ from cookhouse.data.batches.examples import example_renderer, render_examples
 from cookhouse.data.rows.conversations import conversation_of
 from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.data.rows.remarks import conversation_remarks
+from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of, preview_example
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
@@ -29,6 +31,7 @@ from cookhouse.telemetry import events
 from cookhouse.training import (
     supervised_objective,
 )
+from cookhouse.workflows.base.batch_size import batches_of, fit_batch
 from cookhouse.workflows.base.counts import Counts, added, estimated
 from cookhouse.workflows.base.rows import cut_notes, kept_tokens, recorded_sources
 from cookhouse.workflows.base.run import set_steps
@@ -63,6 +66,7 @@ async def load_dataset(state: SupervisedState) -> None:
     writes=(
         "dataset",
         "counts",
+        "part_counts",
         "shown",
         "context_tokens",
         "notes",
@@ -83,8 +87,11 @@ async def build_supervised_dataset(state: SupervisedState) -> None:
     built = [await _build(state, part, size) for part, size in zip(data.train, sizes, strict=True)]
     parts = [part for part, _, _ in built]
     state.dataset = parts[0] if len(parts) == 1 else MixedDataset(parts)
-    state.counts = added([counts for _, counts, _ in built])
+    state.part_counts = [counts for _, counts, _ in built]
+    state.counts = added(state.part_counts)
     state.shown = [example for _, _, examples in built for example in examples[:_NUM_PREVIEWS]]
+    _fit_batch(state, names)
+    state.notes += [note for part in parts if isinstance(part, SupervisedDataset) for note in part.notes]
     state.notes += _mixture(state.dataset, names)
     state.nll = state.exact_match = None
     if state.test:
@@ -117,7 +124,6 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
         state.notes += await asyncio.to_thread(mark_remarks, part.conversations, state.renderer.encoder)
         state.notes += _cut(state, examples, "examples")
         whole = SupervisedDataset(examples, batch_size=batch_size, reduction=config.reduction, seed=config.seed)
-        state.notes += whole.notes
         return whole, Counts(statistics=whole.statistics, num_rows=len(part.conversations)), whole.examples
     streamed = StreamedDataset(
         part.rows,
@@ -142,6 +148,26 @@ async def _build(state: SupervisedState, part: TrainingRows, batch_size: int) ->
     ]
     counts = estimated(example_statistics(sample), num_sampled=num_sampled, num_rows=streamed.num_rows)
     return streamed, counts, sample
+
+
+def _fit_batch(state: SupervisedState, names: Sequence[str]) -> None:
+    """Batches of another size, where the published one is too large for the data."""
+    parts: Sequence[Any] = state.dataset.parts if isinstance(state.dataset, MixedDataset) else [state.dataset]
+    counts = [len(part.examples) if isinstance(part, SupervisedDataset) else part.num_rows for part in parts]
+
+    def sizes_of(batch_size: int) -> list[int]:
+        return [batch_size] if len(parts) == 1 else shares(batch_size, state.data.weights, names)
+
+    def steps_of(batch_size: int) -> int:
+        try:
+            sizes = sizes_of(batch_size)
+        except InputError:  # one of each does not fit
+            return 0
+        return max(batches_of(count)(size) for count, size in zip(counts, sizes, strict=True))
+
+    chosen = fit_batch(state, steps_of, f"{sum(counts):,} examples")
+    for part, size in zip(parts, sizes_of(chosen), strict=True):
+        part.batch_size = size
 
 
 def _labels(state: SupervisedState) -> Sequence[str] | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import tinker
 
@@ -11,7 +11,7 @@ from cookhouse.data.batches.stream import StreamedBatch
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator
 from cookhouse.settings import SupervisedSettings
 from cookhouse.training import Objective
-from cookhouse.workflows.base.counts import Counts, trained_about, trained_exactly
+from cookhouse.workflows.base.counts import Counts, expected_training
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.spending import ExpectedTokens
 from cookhouse.workflows.supervised.rows import RunData
@@ -37,6 +37,8 @@ class SupervisedState(TrainingState):
     """Chosen for evaluation; empty: nothing is evaluated."""
     dataset: Dataset = field(init=False)
     counts: Counts = field(init=False)
+    part_counts: Sequence[Counts] = field(init=False)
+    """The same of each set that is mixed, else of the one."""
     shown: Sequence[Example] = field(init=False)
     """First examples, for people."""
     nll: NLLEvaluator | None = field(init=False)
@@ -45,6 +47,6 @@ class SupervisedState(TrainingState):
 
     @property
     def expected_tokens(self) -> ExpectedTokens:
-        if isinstance(self.dataset, SupervisedDataset):
-            return trained_exactly(self.dataset, self.total_steps, self.steps_per_epoch)
-        return trained_about(self.counts, self.config.batch_size * self.total_steps)
+        parts = self.dataset.parts if isinstance(self.dataset, MixedDataset) else [self.dataset]
+        counted: Any = list(zip(parts, self.part_counts, strict=True))
+        return expected_training(counted, self.total_steps, self.steps_per_epoch)

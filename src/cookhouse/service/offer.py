@@ -1,0 +1,80 @@
+"""What a configured service offers, asked before a run reads its data; and what it costs."""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from cookhouse.adapters import ServiceAddress
+from cookhouse.models.catalog.prices import ADDRESS, Prices, published_prices, table_prices
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_SECONDS = 5.0
+_KEPT_SECONDS = 60.0
+_MAX_MODELS = 1000
+_MAX_NAME_CHARACTERS = 200
+_MAX_BYTES = 1 << 20
+
+T = TypeVar("T")
+
+_known: dict[tuple[str, str], tuple[float, Any]] = {}
+"""What was answered, and when, by address and key."""
+
+
+def models_offered(address: ServiceAddress) -> tuple[str, ...] | None:
+    """The models that can be trained at a service, by name; None: it does not say. Asked once a minute at most. Blocks.
+
+    A service that is reached with a credential of a command is not asked.
+    """
+    key = address.api_key or os.environ.get("TINKER_API_KEY")
+    if not key:
+        return None
+    from tinker.lib.base_url import resolve_base_url
+
+    url = resolve_base_url(address.base_url)
+    return _kept((url, key), lambda: _ask(url, key))
+
+
+def prices_of(model: str) -> Prices | None:
+    """What the hosted service takes for a model: as published, where that can be read, else by the table. Blocks."""
+    published = _kept((ADDRESS, ""), _published)
+    return published_prices(model, published) or table_prices(model)
+
+
+def _kept(name: tuple[str, str], ask: Callable[[], T]) -> T:
+    if name not in _known or time.monotonic() - _known[name][0] > _KEPT_SECONDS:
+        _known[name] = (time.monotonic(), ask())
+    found: T = _known[name][1]
+    return found
+
+
+def _ask(url: str, key: str) -> tuple[str, ...] | None:
+    from cookhouse.training.clients.client import told
+
+    answer = told(url, key, "GET", "get_server_capabilities")
+    models = None if answer is None else answer.get("supported_models")
+    if not isinstance(models, list):
+        return None
+    rows = [row for row in models[:_MAX_MODELS] if isinstance(row, dict) and row.get("trainable") is not False]
+    names = [name for row in rows if isinstance(name := row.get("model_name"), str)]
+    return tuple(name for name in names if len(name) <= _MAX_NAME_CHARACTERS and name.isprintable())
+
+
+def _published() -> Any:
+    import httpx
+
+    try:
+        with httpx.stream("GET", ADDRESS, timeout=_PATIENCE_SECONDS) as answer:
+            answer.raise_for_status()
+            body = b""
+            for piece in answer.iter_bytes():
+                body += piece
+                if len(body) > _MAX_BYTES:
+                    raise ValueError(f"more than {_MAX_BYTES:,} bytes")
+        return json.loads(body)
+    except (httpx.HTTPError, RecursionError, ValueError) as error:
+        logger.info("the prices at %s cannot be read: %s", ADDRESS, error)
+        return None
