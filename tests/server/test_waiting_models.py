@@ -4,6 +4,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.server.fake_engine import FakeEngine
@@ -92,6 +93,15 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cookhouse.server.sequencer.patience._AGAIN_SECONDS", 0.02)
 
 
+def between_tries(pool: Pool, model_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The status, and the row of a model, while no worker tries to load it."""
+    while True:
+        status: dict[str, Any] = pool.http.get("/status").json()
+        (row,) = [row for row in status["models"]["listed"] if row["model_id"] == model_id]
+        if row["worker"] is None:
+            return status, row
+
+
 @pytest.mark.parametrize(("error", "words"), [(FULL, "2.00 GiB and 1.00 GiB"), (BROKEN, "Input/output error")])
 def test_a_model_waits_for_what_it_lacks_and_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception, words: str
@@ -107,10 +117,8 @@ def test_a_model_waits_for_what_it_lacks_and_goes_on(
         pool.post(f"/workers/{place}/drain", seconds=0)
         later = pool.forward_backward(model_id, 3).json()["request_id"]
         wait_until(lambda: other.num_tries >= 3)
-        status = pool.http.get("/status").json()
-        (row,) = [row for row in status["models"]["listed"] if row["model_id"] == model_id]
+        status, row = between_tries(pool, model_id)
         assert words in row["waits_for"]
-        assert row["worker"] is None
         assert any(one.startswith("1 model waits to be loaded again") and words in one for one in status["troubles"])
         other.error = None
         assert "error" not in pool.result(later).text
