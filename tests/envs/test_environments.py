@@ -124,7 +124,7 @@ async def test_without_held_out_problems_nothing_is_evaluated() -> None:
             del message
             return MessageStepResult(reward=1.0, episode_done=True)
 
-    _, test = await message_environments(SETTINGS, Once, train=[1, 2, 3, 4]).build()
+    _, test = await message_environments(SETTINGS, Once, train=[1, 2, 3, 4], test=None).build()
     assert test is None
 
 

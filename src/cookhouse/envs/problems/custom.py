@@ -55,18 +55,20 @@ def message_environments(
     make_env: Callable[[P], MessageEnv],
     *,
     train: Sequence[P],
-    test: Sequence[P] = (),
+    test: Sequence[P] | None = None,
     name: str = "env",
 ) -> MessageEnvironments[P]:
     """Environments of messages: `make_env` makes a fresh one, used once, of a problem; `settings` are the run's.
+    `test` is held out, for evaluation; None: nothing is.
 
     To be picklable, `make_env` has to be a class or a function of a module.
 
     Raises:
         InputError: the name is that of the metrics of all environments.
     """
+    held_out = () if test is None else own_copy(test)
     return MessageEnvironments(
-        settings=settings, make_env=make_env, train=own_copy(train), test=own_copy(test), name=checked_tag(name)
+        settings=settings, make_env=make_env, train=own_copy(train), test=held_out, name=checked_tag(name)
     )
 
 
