@@ -1,6 +1,8 @@
 """`cookhouse doctor`: what it says of machines other than this one."""
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -77,9 +79,31 @@ def test_a_gpu_that_torch_cannot_use_is_told(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(doctor, "_NVIDIA_DRIVER", driver)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
-    assert "is a build without CUDA -> install a build of torch with CUDA" in said()["GPU"]
+    found = said()["GPU"]
+    assert "is a build for the CPU alone -> install a build with CUDA: uv pip install" in found
+    assert "--torch-backend=auto" in found
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     assert "finds no GPU -> see what nvidia-smi says" in said()["GPU"]
+
+
+@pytest.mark.parametrize(("cuda", "way_out"), [(None, ""), ("13.0", "--torch-backend=cpu")])
+def test_gigabytes_of_cuda_without_a_gpu_are_told(
+    cuda: str | None, way_out: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(doctor, "_NVIDIA_DRIVER", tmp_path / "none")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    finding = doctor._gpu()
+    assert finding.found.startswith("none; torch ")
+    assert way_out in finding.way_out
+    assert bool(finding.way_out) == bool(way_out)
+
+
+def test_kernels_of_the_wheel_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = SimpleNamespace(file=Path("/lib/prebuilt/train-avx512.so"))
+    monkeypatch.setattr(cpu, "cpu_kernels", lambda: kernels)
+    assert doctor._kernels().found == "prebuilt for avx512"
 
 
 def test_an_old_processor_is_told(tmp_path: Path) -> None:

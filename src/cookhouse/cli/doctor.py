@@ -3,6 +3,7 @@
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -79,10 +80,10 @@ def _version(package: str) -> str:
 
 def _processor(cpuinfo: Path) -> Finding:
     from cookhouse.engine.cores import num_threads
-    from cookhouse.engine.instructions import VARIABLE
+    from cookhouse.engine.instructions import VARIABLE, processor_fields
     from cookhouse.engine.processors import allowed_cores
 
-    fields = _fields(cpuinfo)
+    fields = processor_fields(cpuinfo)
     flags = set(fields.get("flags", "").split())
     has = [name for flag, name in _INSTRUCTIONS.items() if flag in flags]
     found = f"{fields.get('model name', platform.processor() or platform.machine())}: {', '.join(has) or 'no AVX2'}"
@@ -96,26 +97,20 @@ def _processor(cpuinfo: Path) -> Finding:
     return Finding(about="processor", found=found)
 
 
-def _fields(cpuinfo: Path) -> dict[str, str]:
-    """Of the first processor that the file has."""
-    try:
-        first = cpuinfo.read_text(encoding="utf-8").split("\n\n")[0]
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
 def _kernels() -> Finding:
     from cookhouse.engine.kernels.cpu import cpu_kernels
+    from cookhouse.engine.kernels.cpu.build import PREBUILT
     from cookhouse.engine.kernels.cpu.cache import cache_folder
 
-    if cpu_kernels() is None:
+    kernels = cpu_kernels()
+    if kernels is None:
         return Finding(
             about="kernels",
             found="none: training and sampling go through torch, several times slower",
             way_out="install g++ 11 or newer (apt install g++, dnf install gcc-c++), or name a C++ compiler in CXX",
         )
+    if kernels.file.parent.name == PREBUILT:
+        return Finding(about="kernels", found=f"prebuilt for {kernels.file.stem.partition('-')[2]}")
     folder = cache_folder()
     if folder is None:
         return Finding(
@@ -145,19 +140,26 @@ def _gpu() -> Finding:
     if torch.cuda.is_available():
         found = "; ".join(_gpu_in_words(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count()))
         return Finding(about="GPU", found=found)
-    if not _NVIDIA_DRIVER.exists() and shutil.which("nvidia-smi") is None:
-        return Finding(about="GPU", found="none")
+    has_driver = _NVIDIA_DRIVER.exists() or shutil.which("nvidia-smi") is not None
     if torch.version.cuda is None:
-        return Finding(
-            about="GPU",
-            found=f"there is a driver of NVIDIA's, and torch {torch.__version__} is a build without CUDA",
-            way_out="install a build of torch with CUDA: https://pytorch.org/get-started/locally",
-        )
+        if not has_driver:
+            return Finding(about="GPU", found=f"none; torch {torch.__version__} computes on the CPU alone")
+        found = f"there is a driver of NVIDIA's, and torch {torch.__version__} is a build for the CPU alone"
+        return Finding(about="GPU", found=found, way_out=f"install a build with CUDA: {_torch_command('auto')}")
+    if not has_driver:
+        found = f"none; torch {torch.__version__} is a build with CUDA, of gigabytes"
+        return Finding(about="GPU", found=found, way_out=f"one for the CPU is smaller: {_torch_command('cpu')}")
     return Finding(
         about="GPU",
         found=f"there is a driver of NVIDIA's, and torch {torch.__version__} finds no GPU",
         way_out="see what nvidia-smi says, and whether CUDA_VISIBLE_DEVICES hides it",
     )
+
+
+def _torch_command(backend: str) -> str:
+    """How to exchange torch; pip would have to be told the address of an index."""
+    command = f"uv pip install --python {sys.executable} --reinstall torch --torch-backend={backend}"
+    return f"{command} (with pip: https://pytorch.org/get-started/locally)"
 
 
 def _gpu_in_words(properties: "torch.cuda._CudaDeviceProperties") -> str:

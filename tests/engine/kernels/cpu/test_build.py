@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from cookhouse.engine.instructions import NATIVE, TARGETS, Target, usable_targets
 from cookhouse.engine.kernels.cpu import build, cache, cpu_kernels
+from cookhouse.engine.kernels.cpu.build import Kernels, prebuild
 from cookhouse.engine.kernels.cpu.decode.build import library
 
 _build = import_module("cookhouse.engine.kernels.cpu.build")
@@ -44,7 +46,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _answer(sources: Path) -> int | None:
-    compiled = build("answer", sources, (), ("answer",), "something is slower")
+    compiled = build(Kernels("answer", sources, (), ("answer",)), "something is slower")
     if compiled is None:
         return None
     answer = int(compiled.answer())
@@ -186,7 +188,7 @@ def test_a_kept_library_that_is_damaged_is_built_again(
 
 @needs_compiler
 def test_a_function_that_is_nowhere_is_named(sources: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert build("answer", sources, (), ("answer", "question"), "something is slower") is None
+    assert build(Kernels("answer", sources, (), ("answer", "question")), "something is slower") is None
     assert "has no question" in caplog.text
     assert "so something is slower" in caplog.text
 
@@ -212,6 +214,93 @@ def test_a_missing_compiler_is_said_once_and_loudly(
     assert record.levelno == logging.WARNING
     assert "no C++ compiler" in record.getMessage()
     assert "several times slower; install g++ or name one in CXX" in record.getMessage()
+
+
+def _put_prebuilt(sources: Path, answer: int, target: Target | None = None) -> Path:
+    """As a wheel has it for a set of instructions, by default what this processor takes first."""
+    file = Kernels("answer", sources, (), ("answer",)).prebuilt(target or usable_targets()[0])
+    file.parent.mkdir(exist_ok=True)
+    source = sources.parent / "prebuilt.cpp"
+    source.write_text(_SOURCE % answer, encoding="utf-8")
+    subprocess.run([_COMPILER, "-shared", "-fPIC", str(source), "-o", str(file)], check=True)
+    return file
+
+
+@needs_compiler
+def test_what_the_wheel_brings_is_taken_before_a_compiler(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch seconds of compiling, or slow computing where there is no compiler, with a library beside it."""
+    _put_prebuilt(sources, 7)
+    monkeypatch.setattr(_build, "_COMPILERS", ())
+    assert _answer(sources) == 7
+    assert not _kept(sources)
+    monkeypatch.setenv("CXX", _COMPILER)  # asked for by name
+    assert _answer(sources) == 42
+    monkeypatch.setenv("CXX", "none")
+    assert _answer(sources) is None
+
+
+@needs_compiler
+def test_a_set_that_may_not_be_used_is_not_loaded(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _put_prebuilt(sources, 7, TARGETS[0])
+    monkeypatch.setattr(_build, "usable_targets", lambda: TARGETS[1:])
+    _put_prebuilt(sources, 8, TARGETS[2])
+    assert _answer(sources) == 8
+
+
+@needs_compiler
+@pytest.mark.parametrize("case", ["another platform's", "threads not loaded", "a function is missing"])
+def test_what_cannot_be_loaded_is_built_instead(
+    case: str, sources: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Would catch a second pool of threads, and an engine that does not start for a library of no use to it."""
+    file = _put_prebuilt(sources, 7)
+    match case:
+        case "another platform's":
+            file.write_bytes(b"MZ")
+        case "threads not loaded":
+            monkeypatch.setattr(_build, "_THREADS", "libgomp-of-nobody.so.1")
+        case "a function is missing":
+            (sources / "question.cpp").write_text('extern "C" int question() { return 1; }', encoding="utf-8")
+            assert build(Kernels("answer", sources, (), ("answer", "question")), "something is slower") is not None
+            return
+    with caplog.at_level(logging.INFO):
+        assert _answer(sources) == 42
+    assert "of this installation cannot be used" in caplog.text
+
+
+@needs_compiler
+def test_a_wheels_libraries_are_compiled_as_those_at_first_use(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch flags of only one of the two, and with them other bits."""
+    commands = []
+    script = tmp_path / "compiler"
+    script.write_text(f'#!/bin/sh\nexec {_COMPILER} "$@"\n')
+    script.chmod(0o700)
+    monkeypatch.setenv("CXX", str(script))
+    compile_it = _build._compile
+    monkeypatch.setattr(_build, "_compile", lambda command, file: (commands.append(command), compile_it(command, file)))
+    monkeypatch.setattr(_build, "TARGETS", TARGETS[-1:])
+    monkeypatch.setattr(_build, "usable_targets", lambda: TARGETS[-1:])
+    assert _answer(sources) == 42
+    (file,) = prebuild(Kernels("answer", sources, (), ("answer",)))
+    assert file.parent == sources / "prebuilt"
+    at_first_use, for_a_wheel = commands
+    assert at_first_use == for_a_wheel
+
+
+@needs_compiler
+def test_a_compiler_that_lacks_a_set_builds_the_next(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch no kernels at all on a new processor with an old compiler."""
+    script = tmp_path / "compiler"
+    script.write_text(f'#!/bin/sh\nfor each; do [ "$each" = -mnew ] && exit 1; done\nexec {_COMPILER} "$@"\n')
+    script.chmod(0o700)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setattr(_build, "usable_targets", lambda: (Target("new", frozenset(), ("-mnew",)), NATIVE))
+    assert [_answer(sources), _answer(sources)] == [42, 42]
+    assert len(_kept(sources)) == 1
 
 
 @pytest.mark.slow

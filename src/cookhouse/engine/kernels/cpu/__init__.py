@@ -1,4 +1,4 @@
-"""Kernels of training on a CPU, compiled for the machine at first use; without a compiler torch takes their place."""
+"""Kernels of training on a CPU, of the wheel or compiled at first use; torch takes their place where there are none."""
 
 from cookhouse.engine.kernels.cpu.attention import CausalAttention
 from cookhouse.engine.kernels.cpu.build import build

@@ -1,4 +1,4 @@
-"""Compiles C++ kernels for this machine at first use, and keeps them for the next."""
+"""C++ kernels for this machine: those that the wheel brings, or compiled at first use and kept for the next."""
 
 import ctypes
 import functools
@@ -12,33 +12,86 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from cookhouse.engine.instructions import compiler_flags
+from cookhouse.engine.instructions import NATIVE, TARGETS, Target, usable_targets
 from cookhouse.engine.kernels.cpu.cache import cache_folder, is_ours
 
 _log = logging.getLogger(__name__)
-_FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-shared", "-fPIC")
+_FLAGS = ("-O3", "-fopenmp", "-std=c++17", "-shared", "-fPIC")
+_THREADS = "libgomp.so.1"
+"""The threads of parallel regions, which torch has loaded: a second library would be a second pool of threads."""
+PREBUILT = "prebuilt"
+"""The folder of a wheel's libraries, beside their sources."""
 _COMPILERS = ("g++", "c++", "clang++")
 _PATIENCE_SECONDS = 600
 
 
-def build(
-    name: str, folder: Path, flags: Sequence[str], functions: Sequence[str], consequence: str
-) -> ctypes.CDLL | None:
-    """The library of every C++ source in a folder, with `functions` in it, or None where it cannot be had.
+@dataclass(frozen=True)
+class Kernels:
+    """The C++ sources of a folder, which become one library."""
+
+    name: str
+    folder: Path
+    flags: tuple[str, ...]
+    """For the compiler, beside those of all kernels."""
+    functions: tuple[str, ...]
+    """What has to be in the library."""
+
+    @property
+    def units(self) -> list[Path]:
+        return sorted(self.folder.glob("*.cpp"))
+
+    def prebuilt(self, target: Target) -> Path:
+        """Where a wheel may have it."""
+        return self.folder / PREBUILT / f"{self.name}-{target.name}.so"
+
+
+def build(kernels: Kernels, consequence: str) -> ctypes.CDLL | None:
+    """The library of kernels, or None where it cannot be had.
 
     The log then says why, and what comes of it: `consequence`, as in "decoding goes through torch, which is slower".
     """
-    compiler = _compiler(os.environ.get("CXX", ""))
+    chosen = os.environ.get("CXX", "")
+    if not chosen and (compiled := _brought(kernels)) is not None:
+        return compiled
+    compiler = _compiler(chosen)
     if not compiler:
         return None
     try:
         with _folder() as kept:
-            return _library(compiler, name, folder, (*_FLAGS, *compiler_flags(), *flags), functions, kept)
+            return _library(compiler, kernels, kept)
     except (OSError, subprocess.SubprocessError) as error:
         output = getattr(error, "stderr", None) or error
-        _log.warning("the kernels %s could not be built, so %s: %s", name, consequence, output)
+        _log.warning("the kernels %s could not be built, so %s: %s", kernels.name, consequence, output)
+        return None
+
+
+def prebuild(kernels: Kernels) -> Iterator[Path]:
+    """Compile a library for each set of instructions into the folder of the sources, for a wheel.
+
+    Raises:
+        subprocess.SubprocessError: one does not compile.
+    """
+    compiler = _compiler(os.environ.get("CXX", ""))
+    for target in TARGETS:
+        file = kernels.prebuilt(target)
+        file.parent.mkdir(exist_ok=True)
+        _compile(_command(compiler, kernels, target), file)
+        yield file
+
+
+def _brought(kernels: Kernels) -> ctypes.CDLL | None:
+    """The library that the wheel brings for this processor; None where it brings none, or none that loads."""
+    file = next((file for target in usable_targets() if (file := kernels.prebuilt(target)).is_file()), None)
+    if file is None:
+        return None
+    try:
+        ctypes.CDLL(_THREADS, mode=os.RTLD_NOLOAD)
+        return _loaded(file, kernels.functions)
+    except OSError as error:
+        _log.info("the kernels %s of this installation cannot be used: %s", kernels.name, error)
         return None
 
 
@@ -58,25 +111,39 @@ def _compiler(chosen: str) -> tuple[str, ...]:
     return ()
 
 
-def _library(
-    compiler: Sequence[str], name: str, sources: Path, flags: Sequence[str], functions: Sequence[str], folder: Path
-) -> ctypes.CDLL:
+def _library(compiler: Sequence[str], kernels: Kernels, folder: Path) -> ctypes.CDLL:
     """The library kept in a folder for these sources, compiler and processor; built if it is not there, or damaged.
 
     Raises:
         OSError: it cannot be loaded or lacks one of the functions, freshly built.
     """
-    units = sorted(sources.glob("*.cpp"))
-    texts = [path.read_text(encoding="utf-8") for path in (*units, *sorted(sources.glob("*.h")))]
-    identity = "\0".join((*texts, *compiler, _version(compiler), *flags, _processor()))
-    target = folder / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
-    if is_ours(target):
-        try:
-            return _loaded(target, functions)
-        except OSError as error:
-            _log.warning("the kernels kept in %s cannot be used and are built again: %s", target, error)
-    _log.info("building the kernels (%s) for this processor, once: some seconds", name)
-    return _compiled((*compiler, *flags, *map(str, units)), target, functions)
+    headers = sorted(kernels.folder.glob("*.h"))
+    texts = [path.read_text(encoding="utf-8") for path in (*kernels.units, *headers)]
+    version = _version(compiler)
+    targets = usable_targets()
+    for target in targets:
+        command = _command(compiler, kernels, target)
+        identity = "\0".join((*texts, *command, version, _processor() if target is NATIVE else ""))
+        file = folder / f"{kernels.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+        if is_ours(file):
+            try:
+                return _loaded(file, kernels.functions)
+            except OSError as error:
+                _log.warning("the kernels kept in %s cannot be used and are built again: %s", file, error)
+        if target is targets[-1] or _knows(compiler, target):
+            break
+    _log.info("building the kernels (%s) for this processor, once: some seconds", kernels.name)
+    return _compiled(command, file, kernels.functions)
+
+
+def _command(compiler: Sequence[str], kernels: Kernels, target: Target) -> list[str]:
+    return [*compiler, *_FLAGS, *target.compiler, *kernels.flags, *map(str, kernels.units)]
+
+
+def _knows(compiler: Sequence[str], target: Target) -> bool:
+    """Whether a compiler is new enough for a set of instructions."""
+    command = [*compiler, *target.compiler, "-fsyntax-only", "-x", "c++", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE_SECONDS).returncode == 0
 
 
 def _version(compiler: Sequence[str]) -> str:
@@ -90,14 +157,18 @@ def _compiled(command: Sequence[str], target: Path, functions: Sequence[str]) ->
     # crash. Loaded from there too, since what this process has of the old file would stand for its name.
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         built = Path(temporary) / target.name
-        arguments = [*command, "-o", str(built)]
-        subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=_PATIENCE_SECONDS)
+        _compile(command, built)
         compiled = _loaded(built, functions)
         built.chmod(0o700)
         with built.open("rb") as file:
             os.fsync(file.fileno())
         built.replace(target)
     return compiled
+
+
+def _compile(command: Sequence[str], file: Path) -> None:
+    arguments = [*command, "-o", str(file)]
+    subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=_PATIENCE_SECONDS)
 
 
 def _loaded(file: Path, functions: Sequence[str]) -> ctypes.CDLL:

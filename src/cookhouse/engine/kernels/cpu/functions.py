@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cookhouse.engine.kernels.cpu.build import build
+from cookhouse.engine.kernels.cpu.build import Kernels, build
 from cookhouse.engine.kernels.cpu.decode import library
 
 # Not -ffast-math: sums are written in vectors where order may not matter, and what is no number must stay so.
@@ -48,6 +48,16 @@ _SAMPLED_SIGNATURES = {
 """Of the forward in bf16 that sampling has too, compiled with it (see training.h)."""
 _REPLACED = {"rotate": "rows_rotate", "gate": "rows_gate"}
 """Functions whose forward in bf16 is sampling's."""
+KERNELS = Kernels(
+    "train",
+    Path(__file__).parent,
+    _FLAGS,
+    (
+        *("has_tiles", "has_bf16_dots", "bind_threads"),
+        *(f"{name}_{suffix}" for name in _SIGNATURES for suffix in _SUFFIXES.values()),
+        *(f"{name}_bf16" for name in _BF16_SIGNATURES),
+    ),
+)
 
 
 class AttentionShape(Structure):
@@ -75,8 +85,11 @@ class CpuKernels:
 
     gains_from_bf16: bool
     """Whether the processor multiplies bf16 faster than fp32: by a matrix unit, or by dot products."""
+    file: Path
+    """Where they were loaded from."""
 
     def __init__(self, compiled: ctypes.CDLL, sampling: ctypes.CDLL | None) -> None:
+        self.file = Path(compiled._name)
         compiled.has_tiles.restype = compiled.has_bf16_dots.restype = compiled.bind_threads.restype = c_bool
         self._bind_threads: Callable[[], bool] = compiled.bind_threads
         self.gains_from_bf16 = compiled.has_tiles() or compiled.has_bf16_dots()
@@ -114,12 +127,8 @@ class CpuKernels:
 
 @functools.cache
 def cpu_kernels() -> CpuKernels | None:
-    """The kernels of this machine; None where nothing compiles."""
-    functions = ["has_tiles", "has_bf16_dots", "bind_threads"]
-    functions += [f"{name}_{suffix}" for name in _SIGNATURES for suffix in _SUFFIXES.values()]
-    functions += [f"{name}_bf16" for name in _BF16_SIGNATURES]
-    consequence = "training goes through torch, which is slower"
-    compiled = build("train", Path(__file__).parent, _FLAGS, functions, consequence)
+    """The kernels of this machine; None where there are none."""
+    compiled = build(KERNELS, "training goes through torch, which is slower")
     return None if compiled is None else CpuKernels(compiled, library())
 
 

@@ -12,6 +12,11 @@
 #include <immintrin.h>
 #endif
 
+// The logarithm under its first name in glibc, which is the same function: libraries of a wheel then load on older systems.
+#if defined(__x86_64__) && defined(__GLIBC__)
+__asm__(".symver log,log@GLIBC_2.2.5");
+#endif
+
 namespace {
 
 constexpr int64_t kLanes = 16;
