@@ -2,7 +2,19 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+
+# What installs: pip, or uv where asked, which takes the build of torch that fits the machine, and reads none of pip's
+# settings.
+INSTALLER ?= pip
+ifeq ($(INSTALLER),uv)
+PIP := uv pip install --quiet --python $(BIN)/python --torch-backend=auto --constraint constraints.txt
+else ifeq ($(INSTALLER),pip)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+TELL_TORCH = @$(PIP) --dry-run --report - torch | $(BIN)/python -m scripts.torch_build
+UPGRADE_PIP = @$(PIP) --upgrade pip
+else
+$(error INSTALLER=$(INSTALLER): there is pip, which is the default, and uv)
+endif
 
 # What renderers are compared with: the cookbook, whose renderers need pillow alone of all that it depends on, and trl for
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
@@ -91,15 +103,16 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# torch goes first and pinned, so that nothing else chooses its version. From the package registry it is a build with CUDA,
-# of gigabytes; PIP_EXTRA_INDEX_URL or a mirror may offer one for the CPU alone.
+# torch goes first and pinned, so that nothing else chooses its version. On Linux pip takes a build with CUDA, of gigabytes,
+# and says so first; PIP_EXTRA_INDEX_URL or a mirror may offer one for the CPU alone, which INSTALLER=uv takes by itself.
 $(VENV)/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "error: cookhouse needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1);" \
 			"name another, as in: make run PYTHON=python3.12" >&2; exit 2; }
 	@echo "Installing cookhouse into $(VENV) (once; a few minutes on a slow network)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) --upgrade pip
+	$(UPGRADE_PIP)
+	$(TELL_TORCH)
 	@$(PIP) torch
 	@$(PIP) --editable .
 	@touch $@
