@@ -76,6 +76,12 @@ def test_reasoning_given_twice_is_one_and_the_same() -> None:
         parse_messages([{"role": "assistant", "content": "4", "reasoning_content": "2+2", "thinking": "hm"}])
 
 
+def test_a_closing_tag_beside_a_thinking_part_is_text() -> None:
+    """Would catch text that is not trained since it begins with the tag."""
+    parts = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "</think>x"}]
+    assert parse_messages([{"role": "assistant", "content": parts}])[0]["content"] == parts
+
+
 @pytest.mark.parametrize("key", ["function_call", "reasoning_details", "refusal", "image", "images", "videos", "audio"])
 def test_a_key_with_a_meaning_that_is_not_read_is_refused(key: str) -> None:
     with pytest.raises(InputError, match=f"message 1: {key} is not read; "):
