@@ -76,10 +76,12 @@ def test_reasoning_given_twice_is_one_and_the_same() -> None:
         parse_messages([{"role": "assistant", "content": "4", "reasoning_content": "2+2", "thinking": "hm"}])
 
 
-def test_a_closing_tag_beside_a_thinking_part_is_text() -> None:
-    """Would catch text that is not trained since it begins with the tag."""
-    parts = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "</think>x"}]
-    assert parse_messages([{"role": "assistant", "content": parts}])[0]["content"] == parts
+@pytest.mark.parametrize(("written", "trained"), [("</think>x", "</think>x"), ("hm</think>x", "x"), ("x", "x")])
+def test_a_closing_tag_beside_a_thinking_part(written: str, trained: str) -> None:
+    """Would catch text that is lost since it begins with the tag, and reasoning that is trained twice."""
+    thinking = {"type": "thinking", "thinking": "hm"}
+    (message,) = parse_messages([{"role": "assistant", "content": [thinking, {"type": "text", "text": written}]}])
+    assert message["content"] == [thinking, {"type": "text", "text": trained}]
 
 
 @pytest.mark.parametrize("key", ["function_call", "reasoning_details", "refusal", "image", "images", "videos", "audio"])

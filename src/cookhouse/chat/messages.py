@@ -294,9 +294,9 @@ def _with_one_reasoning(
     if not said:
         return text if in_tags is not None or isinstance(content, str) else parts
     reasoning = one_reasoning(said)
-    if {*said} == {_PARTS} and begins_inside(text):
-        return parts  # the reasoning has a part of its own: a closing tag in the text is text
-    if in_tags is not None and (not in_tags.strip() or reasoning.strip() in ("", in_tags.strip())):
+    # Beside a thinking part, a closing tag with nothing before it is text.
+    is_empty_block = in_tags is not None and not in_tags.strip() and not ({*said} == {_PARTS} and begins_inside(text))
+    if in_tags is not None and (is_empty_block or reasoning.strip() in ("", in_tags.strip())):
         reasoning, parts = one_reasoning({**said, _TAGS: in_tags}), [{"type": "text", "text": rest.lstrip("\n")}]
     elif in_tags is not None and not begins_inside(text) and {*said} != {_PARTS}:
         one_reasoning({**said, _TAGS: in_tags})
