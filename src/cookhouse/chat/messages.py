@@ -1,6 +1,7 @@
 """Messages: what a conversation is made of, and the checks that anything from outside passes first."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
@@ -364,8 +365,10 @@ def _parse_tool(tool: object) -> dict[str, Any]:
 
 
 def is_empty(value: object) -> bool:
-    """Whether a value from outside says nothing: null, or text, a list or an object without content."""
-    return value is None or value in ("", [], {})
+    """Whether a value from outside says nothing: null, NaN, by which pandas writes one, or text, a list or an object
+    without content.
+    """
+    return value is None or value in ("", [], {}) or (isinstance(value, float) and math.isnan(value))
 
 
 def _list(value: Mapping[str, object], key: str) -> list[object]:
