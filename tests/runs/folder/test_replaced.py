@@ -59,6 +59,7 @@ def content(folder: Path) -> dict[str, bytes]:
     "config",
     [
         {"dataset_path": "{run}/mine.jsonl"},
+        {"dataset_path": "{run}/m*.jsonl,other.jsonl"},
         {"load_checkpoint_path": "{run}"},
         {"load_checkpoint_path": "tinker://s"},
         {"teacher_models": ["other", "tinker://s"]},
