@@ -46,7 +46,16 @@ def read_session(session: SessionRow, reader: JournalReader, folders: JournalFol
     )
 
 
-def sweep(reader: JournalReader, folders: JournalFolders, found: Sequence[Path] | None = None) -> None:
-    """Delete folders that no live session needs; `found`: only of these. Blocking. Raises StorageError."""
+def needed_folders(reader: JournalReader, folders: JournalFolders) -> Sequence[Path]:
+    """Those of all live sessions. Blocking. Raises StorageError."""
     needed = reader.needed_folders(LOAD)
-    folders.sweep(states=needed.states, samplers=needed.samplers, loads=needed.loads, found=found)
+    return [
+        *map(folders.state, needed.states),
+        *map(folders.sampler, needed.samplers),
+        *map(folders.load, needed.loads),
+    ]
+
+
+def sweep(reader: JournalReader, folders: JournalFolders, found: Sequence[Path] | None = None) -> None:
+    """Delete what was never finished, and put aside folders that no live session needs; `found`: only of these. Blocking. Raises StorageError."""
+    folders.sweep(needed_folders(reader, folders), found=found)

@@ -47,6 +47,7 @@ from cookhouse.server.session_life import SessionLife
 from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
+from cookhouse.server.store.identity import check_state_folder
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.store import Store
 from cookhouse.server.sweeper import Sweeper
@@ -109,6 +110,8 @@ class Service:
         self.keys = KeyRing(api_keys)
         self.store = store or Store(state_dir / "server.db")
         self.leases = leases
+        if leases is None:
+            check_state_folder(state_dir, self.store.database)
         self.folder = state_dir if leases is None else leases.folder
         secret = None if leases is None else leases.secret
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")

@@ -16,7 +16,7 @@ from cookhouse.engine.files.manifest import read_spec
 from cookhouse.engine.peft_import import import_apart
 from cookhouse.errors import InputError
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.checkpoints.checksums import checksums
+from cookhouse.engine.files.checksums import checksums
 from cookhouse.server.checkpoints.state_folder import DATABASE, is_state_dir, stored_checkpoints
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from cookhouse.files import sync
+from cookhouse.server.store.aside import put_aside
 
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
@@ -95,19 +96,18 @@ class JournalFolders:
         """All folders there are."""
         return [path for folder in (self._states, self._samplers, self._loads) for path in folder.iterdir()]
 
-    def sweep(
-        self,
-        states: Collection[str],
-        samplers: Collection[str],
-        loads: Collection[str],
-        *,
-        found: Sequence[Path] | None = None,
-    ) -> None:
-        """Delete what is not named: a crash left it behind. `found`: only of these."""
-        kept = {*map(self.state, states), *map(self.sampler, samplers), *map(self.load, loads)}
+    def sweep(self, needed: Collection[Path], *, found: Sequence[Path] | None = None) -> None:
+        """Delete what was never finished, or is being deleted, and put aside what else is not needed. `found`: only of
+        these.
+        """
+        needed, strays = set(needed), dict[Path, list[Path]]()
         for path in self.found() if found is None else found:
-            if path not in kept:
+            if path.name.startswith("."):
                 shutil.rmtree(path, ignore_errors=True)
+            elif path not in needed:
+                strays.setdefault(path.parent, []).append(path)
+        for folder, paths in strays.items():
+            put_aside(folder, paths)
 
 
 def link_files(source: Path, folder: Path) -> None:

@@ -99,8 +99,8 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Step]:
             return [Step(_ADD_ANSWER, [_answer(answer, next(places))])]
         case DropAnswers(request_ids=request_ids):
             return [Step(_DROP_ANSWER, [{"of": request_id} for request_id in request_ids], deletes=True)]
-        case SetSamplerFile(sampler_id=sampler_id, has_file=has_file):
-            return [Step(_SET_SAMPLER_FILE, [{"of": sampler_id, "has": has_file}])]
+        case SetSamplerFile(sampler_id=sampler_id, has_file=has_file, sha256=sha256):
+            return [Step(_SET_SAMPLER_FILE, [{"of": sampler_id, "has": has_file, "digests": sha256}])]
 
 
 def execute(connection: sa.Connection, steps: Sequence[Step]) -> None:
@@ -171,7 +171,11 @@ _DROP_ENTRY_AT = _DROP_ENTRY.where(_entries.c.position == sa.bindparam("at"))
 _DROP_ANSWER = _answers.delete().where(_answers.c.request_id == _OF)
 _DROP_STATE = _states.delete().where(_states.c.model_id == _OF)
 _SET_RUN_INDEX = _entries.update().where(_entries.c.request_id == _OF).values(run_index=sa.bindparam("index"))
-_SET_SAMPLER_FILE = _samplers.update().where(_samplers.c.sampler_id == _OF).values(has_file=sa.bindparam("has"))
+_SET_SAMPLER_FILE = (
+    _samplers.update()
+    .where(_samplers.c.sampler_id == _OF)
+    .values(has_file=sa.bindparam("has"), sha256=sa.bindparam("digests"))
+)
 _FINISH_SESSION = (
     _sessions.update()
     .where(_sessions.c.session_id == _OF, _sessions.c.finished_at.is_(None))

@@ -58,6 +58,8 @@ class SamplerRow:
     """Of these."""
     has_file: bool = False
     """Whether these lie in `samplers/<snapshot_id>` of the state folder."""
+    sha256: Mapping[str, str] | None = None
+    """Of each file there, by name; None for those written before they were kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

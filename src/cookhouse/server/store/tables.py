@@ -64,6 +64,7 @@ class SamplerRecord(Base):
     snapshot_id: Mapped[str | None]
     lora: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     has_file: Mapped[bool] = mapped_column(server_default=sa.false())
+    sha256: Mapped[dict[str, Any] | None]
 
 
 class RecordingRecord(Base):
@@ -171,6 +172,7 @@ class StateRecord(Base):
     seen: Mapped[dict[str, Any]]
     last_checkpoint: Mapped[str | None]
     created_at: Mapped[float]
+    sha256: Mapped[dict[str, Any] | None]
 
 
 class ServerRecord(Base):
