@@ -57,5 +57,7 @@ def needed_folders(reader: JournalReader, folders: JournalFolders) -> Sequence[P
 
 
 def sweep(reader: JournalReader, folders: JournalFolders, found: Sequence[Path] | None = None) -> None:
-    """Delete what was never finished, and put aside folders that no live session needs; `found`: only of these. Blocking. Raises StorageError."""
+    """Delete what was never finished, and put aside folders that no live session needs; `found`: only of these.
+    Blocking. Raises StorageError.
+    """
     folders.sweep(needed_folders(reader, folders), found=found)

@@ -23,6 +23,7 @@ from cookhouse.engine.contract import (
     Up,
     WorkerStatus,
 )
+from cookhouse.engine.files.checksums import checksums
 from tests.engine.worker.conftest import MakeWorker
 from tests.engine.worker.driver import ALICE, BASE, BOB, LORA, Driver
 from tests.engine.worker.engines import (
@@ -215,7 +216,10 @@ def test_what_is_saved_is_of_its_turn_and_loads(worker: Driver, tmp_path: Path, 
     assert isinstance(answer, Done), answer
     files = list((tmp_path / "saved").iterdir())
     assert answer.output == Saved(
-        url=save.url, form=save.form, sizes={path.name: path.stat().st_size for path in files}
+        url=save.url,
+        form=save.form,
+        sizes={path.name: path.stat().st_size for path in files},
+        sha256=checksums(tmp_path / "saved"),
     )
     worker.done(a_fetch(worker, "t", save.url))
     assert worker.tokens(worker.sample("t", max_tokens=20)) == worker.tokens(worker.sample("s", max_tokens=20))
@@ -275,7 +279,7 @@ def test_published_weights_are_written_and_fetched(make_worker: MakeWorker, tmp_
         url = (tmp_path / name).as_uri()
         saved = worker.done(worker.save_snapshot(name, url))
         sizes = {path.name: path.stat().st_size for path in (tmp_path / name).iterdir()}
-        assert saved == Saved(url=url, form="weights", sizes=sizes)
+        assert saved == Saved(url=url, form="weights", sizes=sizes, sha256=checksums(tmp_path / name))
         worker.done(a_fetch(worker, f"{name} again", url))
         drawn = [worker.tokens(worker.sample(each, max_tokens=20)) for each in (name, f"{name} again")]
         assert drawn[0] == drawn[1]

@@ -18,11 +18,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from cookhouse.engine.contract import DamagedError
+from cookhouse.engine.files.checksums import checksums, verify
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import sync
 from cookhouse.server.checkpoints.blob_files import id_in
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint, check_name, copy_of, unwritten
-from cookhouse.engine.files.checksums import checksums, verify
 from cookhouse.server.checkpoints.deletions import Deletions
 from cookhouse.server.checkpoints.encryption import encrypt_files
 from cookhouse.server.checkpoints.leftovers import (

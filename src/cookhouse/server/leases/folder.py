@@ -43,9 +43,10 @@ def check_shared_folder(folder: Path, database: Database) -> None:
             )
         if found != service_id:
             raise InputError(
-                f"the shared folder {folder} is that of another service: {folder / ID_FILE} says {found or 'nothing'!r}, "
-                f"and the database {service_id}; mount the folder of this database's servers, or name one of their "
-                "own. If no other database goes with it, delete that file, or write into it what the database says"
+                f"the shared folder {folder} is that of another service: {folder / ID_FILE} says "
+                f"{found or 'nothing'!r}, and the database {service_id}; mount the folder of this database's "
+                "servers, or name one of their own. If no other database goes with it, delete that file, or write into "
+                "it what the database says"
             )
         if marked is None:
             session.add(ServiceRecord(name=_MARKED, value=str(folder.absolute())))

@@ -168,8 +168,8 @@ class Dispatch:
             call.fail(error)
 
     def has_whole(self, call: Call, member: Member) -> bool:
-        """Whether a sample whose weights a worker found damaged can be drawn all the same, which is tried once: from what
-        another worker holds, or, where it was the worker's own copy, from a file.
+        """Whether a sample whose weights a worker found damaged can be drawn all the same, which is tried once: from
+        what another worker holds, or, where it was the worker's own copy, from a file.
         """
         command = call.command
         if not isinstance(command, Sample) or command.request.snapshot_id is None or call.is_tried_again:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from cookhouse.errors import InputError
 from cookhouse.files import sync
 from cookhouse.server.store.database import Database
+from cookhouse.server.store.private import make_private, private_folder
 from cookhouse.server.store.tables import ServiceRecord
 
 ID_FILE = "service-id"
@@ -22,8 +23,8 @@ def service_id(database: Database) -> str:
 
 
 def service_id_in(session: Session, database: Database, known: str | None = None) -> str:
-    """The same, in a transaction that goes on; no other server starts before its end. `known`: what a database gets that
-    has none.
+    """The same, in a transaction that goes on; no other server starts before its end. `known`: what a database that
+    has none gets.
     """
     database.backend.lock_starts(session.connection())
     record = session.get(ServiceRecord, _ID)
@@ -46,6 +47,7 @@ def check_state_folder(folder: Path, database: Database) -> None:
         with database.writing() as session:
             known = service_id_in(session, database, found)
         if not found:
+            private_folder(folder)
             write_id(folder, known)
     except OSError as error:
         raise InputError(f"the state folder {folder} cannot be used: {error.strerror}; choose another") from error
@@ -68,6 +70,7 @@ def id_in(folder: Path) -> str | None:
 def write_id(folder: Path, known: str) -> None:
     """Give a folder an id, whole or not at all. Raises OSError."""
     begun = folder / f".{ID_FILE}"
+    make_private(begun)
     with begun.open("w") as file:
         file.write(f"{known}\n")
         file.flush()
