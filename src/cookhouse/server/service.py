@@ -49,7 +49,7 @@ from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.identity import check_state_folder
 from cookhouse.server.store.private import private_folder
-from cookhouse.server.store.store import Store
+from cookhouse.server.store.store import Store, open_own
 from cookhouse.server.sweeper import Sweeper
 from cookhouse.server.workers.leaving import Gone
 from cookhouse.server.workers.member import MakeWorker
@@ -108,7 +108,7 @@ class Service:
         self._ends_left_sessions = ends_left_sessions
         self._warn = warn
         self.keys = KeyRing(api_keys)
-        self.store = store or Store(state_dir / "server.db")
+        self.store = store or open_own(state_dir / "server.db")
         self.leases = leases
         if leases is None:
             check_state_folder(state_dir, self.store.database)

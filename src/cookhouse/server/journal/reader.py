@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, undefer
 from cookhouse.server.journal.rows import Answer, Entry, State
 from cookhouse.server.journal.segments import DamagedBodyError, Place, Segments
 from cookhouse.server.refusals import StorageError
+from cookhouse.server.store.row_sums import check_row
 from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import (
@@ -150,5 +151,6 @@ class JournalReader:
 
 
 def _from_record(kind: type[Kept], record: Base, **given: Any) -> Kept:
+    check_row(record)
     names = [field.name for field in fields(kind) if field.name not in given]
     return kind(**{name: getattr(record, name) for name in names}, **given)

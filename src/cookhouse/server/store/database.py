@@ -147,11 +147,11 @@ class Database:
         with self.reading() as session:
             return float(session.execute(sa.select(NOW)).scalar_one())
 
-    def damage(self) -> str | None:
-        """What is wrong with the data, which is read anew; None if nothing is."""
+    def damage(self, *, with_indexes: bool = False) -> str | None:
+        """What is wrong with the data, which is read anew; None if nothing is. `with_indexes`: see `Backend.check`."""
         try:
             with self._own_errors(self._busy_seconds):
-                self.backend.check()
+                self.backend.check(with_indexes=with_indexes)
         except StorageError as error:
             return str(error)
         return None

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from cookhouse.errors import InputError
 from cookhouse.server.store.clock import Clock, SharedTime
 from cookhouse.server.store.database import Database
+from cookhouse.server.store.row_sums import add_new
 from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.tables import (
     CheckpointRecord,
@@ -26,11 +27,11 @@ from cookhouse.server.store.tables import (
     SamplerRecord,
     SessionRecord,
     UsageRecord,
-    add_new,
     from_record,
     rows_of,
 )
 from cookhouse.server.store.usage import Usage
+from cookhouse.server.store.write_ahead import log_damage
 
 _MAX_NAMES = 500
 """In one query."""
@@ -366,3 +367,26 @@ class Store:
 def _total(column: Any) -> sa.ColumnElement[Any]:
     """A sum of the column's own type: some databases make it another."""
     return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), column.type)
+
+
+def open_own(file: Path) -> Store:
+    """The database in a state folder that the caller has locked, which is whole.
+
+    Raises:
+        InputError: it is not what was written, or `Database` cannot open it.
+    """
+    try:
+        damage = log_damage(file)
+    except OSError:  # opening it says why
+        damage = None
+    if damage is not None:
+        raise InputError(
+            f"{file}-wal, where the newest rows of {file} lie, is damaged: {damage}. Put a backup of the state folder "
+            f"in its place; or give up what was written last with: sqlite3 {file} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        )
+    store = Store(file)
+    damage = store.database.damage(with_indexes=True)
+    if damage is not None:
+        store.close()
+        raise InputError(f"{file} is not what was written: {damage}")
+    return store
