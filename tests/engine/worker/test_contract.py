@@ -1,5 +1,6 @@
 """What every worker promises, whatever carries its commands and events."""
 
+from dataclasses import replace
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -547,3 +548,23 @@ def test_a_sample_is_of_its_own_command(worker: Driver) -> None:
     command = worker.sample()
     other = Sample(command_id="another", account=ALICE, request=command.request)
     assert isinstance(worker.run(other), Failed)
+
+
+@pytest.mark.parametrize("form", ["state", "weights"])
+def test_files_that_are_not_what_was_saved_are_not_read(worker: Driver, tmp_path: Path, form: str) -> None:
+    """Would catch weights with a flipped bit that are trained on, or sampled from, as if nothing were wrong."""
+    worker.done(worker.create("m"))
+    saved: Any = worker.done(worker.save("m", (tmp_path / "saved").as_uri(), form))
+    load = replace(a_load(worker, "n", saved.url, with_optimizer=False), sha256=saved.sha256)
+    fetch = replace(a_fetch(worker, "s", saved.url), sha256=saved.sha256)
+    worker.done(replace(load, command_id=worker.new_id()))
+    for path in (tmp_path / "saved").iterdir():
+        content = path.read_bytes()
+        path.write_bytes(content + b" ")
+        for command in (load, fetch):
+            answer = worker.run(replace(command, command_id=worker.new_id()))
+            assert isinstance(answer, Failed), path.name
+            assert answer.failure.kind == "damaged", answer
+        path.write_bytes(content)
+    worker.done(load)
+    worker.done(fetch)

@@ -8,7 +8,6 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,7 +56,8 @@ def named_files(store: Store) -> dict[str, Written]:
             places[segment].append(Place(segment=segment, offset=offset, num_bytes=num_bytes, crc=crc))
         named |= {f"{_JOURNAL}/{segment}": places[segment] for segment in sorted(places)}
         for folder, names in _FOLDERS.items():
-            named |= {f"{folder}/{name}": sha256 for name, sha256 in sorted(session.execute(names), key=itemgetter(0))}
+            digests = {f"{folder}/{name}": sha256 for name, sha256 in session.execute(names)}
+            named |= {path: digests[path] for path in sorted(digests)}
     return named
 
 
