@@ -49,10 +49,11 @@ def named_files(store: Store) -> dict[str, Written]:
     """Paths, below the state folder, of all files and folders that a database names, with what they have to hold. What
     is deleted soonest stands first.
     """
-    places = defaultdict(list)
+    places: defaultdict[str, list[Place]] = defaultdict(list)
     named: dict[str, Written] = {}
     with store.database.reading() as session:
         for segment, offset, num_bytes, crc in session.execute(_PLACES):
+            assert segment is not None
             places[segment].append(Place(segment=segment, offset=offset, num_bytes=num_bytes, crc=crc))
         named |= {f"{_JOURNAL}/{segment}": places[segment] for segment in sorted(places)}
         for folder, names in _FOLDERS.items():

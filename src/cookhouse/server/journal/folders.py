@@ -33,6 +33,15 @@ class JournalFolders:
     def state(self, state_id: str) -> Path:
         return self._states / state_id
 
+    def new_state(self, state_id: str) -> Path:
+        """Where a state is to be written; `keep_state` gives it its name. A start deletes what has none."""
+        return self._states / f".{state_id}"
+
+    def keep_state(self, state_id: str) -> None:
+        """Give a state its name that was written whole, before a row says so. Raises OSError: the disk failed."""
+        self.new_state(state_id).rename(self.state(state_id))
+        sync(self._states)
+
     def sampler(self, snapshot_id: str) -> Path:
         return self._samplers / snapshot_id
 

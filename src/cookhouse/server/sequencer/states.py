@@ -113,7 +113,7 @@ class States:
         save = Save(
             **_identity(model),
             model_id=model.model_id,
-            url=self._folders.state(state_id).as_uri(),
+            url=self._folders.new_state(state_id).as_uri(),
             form="state",
             with_optimizer=True,
             with_gradient=True,
@@ -156,7 +156,8 @@ class States:
     async def _keep(self, saving: _Saving) -> None:
         """Make what is being written the state of the model; without it the old one and all requests stay."""
         model, history = saving.model, saving.history
-        unneeded, state = [self._folders.state(saving.state_id)], None
+        written = [self._folders.new_state(saving.state_id), self._folders.state(saving.state_id)]
+        unneeded, state = written, None
         try:
             state, covered = await self._commit_state(saving)
         except LeaseLostError:
@@ -181,7 +182,7 @@ class States:
         finally:
             history.is_saving, history.coming = False, None
         if model.is_dropped:  # its session has not known of these
-            unneeded = [self._folders.state(saving.state_id), *map(self._folders.sampler, saving.published)]
+            unneeded = [*written, *map(self._folders.sampler, saving.published)]
         await asyncio.to_thread(self._folders.delete, *unneeded)
         with suppress(StorageError):  # the server ends: the next one deletes them
             await self._drop_files()
@@ -207,6 +208,10 @@ class States:
         saved = await self._written(saving)
         self._cost_seconds = time.monotonic() - saving.began_at
         await self._finished(saving.covered)
+        try:
+            await asyncio.to_thread(self._folders.keep_state, saving.state_id)
+        except OSError as error:
+            raise DiskError(error.strerror or str(error)) from error
         if model.is_dropped:
             raise ServiceError("its session has ended")
         if history.num_moves > saving.num_moves:  # what it covers runs again already
