@@ -22,7 +22,7 @@ from cookhouse.server.journal import (
     State,
 )
 from cookhouse.server.journal.folders import JournalFolders
-from cookhouse.server.journaled import Journaled, needed_folders, read_session, sweep
+from cookhouse.server.journaled import Journaled, model_of, needed_folders, read_session, sweep
 from cookhouse.server.refusals import StorageBusyError, message_of
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
@@ -39,7 +39,7 @@ from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Sampler, Session, Sessions, Snapshot
-from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.rows import SamplerRow, SessionRow
 from cookhouse.server.workers.leaving import Gone
 
 _log = logging.getLogger(__name__)
@@ -233,7 +233,7 @@ class Restoring:
         states = {state.model_id: state for state in stored.states}
         for run in stored.runs:
             if run.model_id in states and run.model_seq_id is not None:
-                self._sessions.add_model(_model_of(run))
+                self._sessions.add_model(model_of(run))
         for of_model in entries.values():
             for creation in of_model:
                 # One that has failed makes none.
@@ -365,8 +365,10 @@ class Restoring:
                 )
                 await turn.send(command)
             except CookhouseError as error:
+                is_damaged = isinstance(error, DamagedError)
+                newest = await asyncio.to_thread(self._reader.newest_checkpoint, model.model_id) if is_damaged else None
                 if turn.is_current():
-                    is_damaged = isinstance(error, DamagedError)
+                    model.last_checkpoint = newest or model.last_checkpoint
                     model.lose(_DAMAGED_STATE if is_damaged else message_of(error))
                 raise
             finally:
@@ -383,16 +385,3 @@ class Restoring:
             error = ServiceError(f"model {entry.model_id} could not be restored; the server's log has the details")
             self._futures.finish(future, Result.of_error(error))
             self._calls.give_up(entry.drawn["id"])
-
-
-def _model_of(run: RunRow) -> Model:
-    assert run.model_seq_id is not None
-    return Model(
-        model_id=run.model_id,
-        session_id=run.session_id,
-        owner=run.owner,
-        base_model=run.base_model,
-        lora=LoraSpec(**run.lora),
-        seq_id=run.model_seq_id,
-        creation=request_id_of(run.model_id, "creation"),
-    )

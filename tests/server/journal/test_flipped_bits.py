@@ -117,6 +117,23 @@ def test_a_flipped_bit_is_told(crashed: Crashed, tmp_path: Path, kind: str) -> N
     check(crashed, crashed.flipped(tmp_path / "copy", name, seed=0))
 
 
+def test_a_damaged_state_is_refused_with_the_way_out(crashed: Crashed, tmp_path: Path) -> None:
+    """Would catch a client that hears of a lost engine, and not what to go on from."""
+    [name] = [name for name in crashed.files() if name.startswith("states/")]
+    with served(crashed.flipped(tmp_path / "copy", name, seed=0)) as server:
+        step = {"model_id": crashed.model_id, "seq_id": 11, "adam_params": {"learning_rate": 0.5}}
+        words = server.result(server.post("/optim_step", **step)["request_id"]).json()["error"]
+    assert "its state is damaged on the service's side" in words
+    assert f"its last checkpoint, tinker://{crashed.model_id}/weights/kept" in words
+
+
+def test_what_is_damaged_behind_a_load_is_taken_from_the_checkpoint(crashed: Crashed, tmp_path: Path) -> None:
+    """Would catch a model that is given up, though the checkpoint that it was loaded from is whole."""
+    [name] = [name for name in crashed.files() if name.startswith("loads/")]
+    with served(crashed.flipped(tmp_path / "copy", name, seed=0)) as server:
+        assert asked_on(server, crashed.model_id, crashed.sampler_id) == crashed.expected
+
+
 @pytest.mark.slow
 def test_no_flipped_bit_is_loaded(crashed: Crashed, tmp_path: Path) -> None:
     for name in crashed.files():

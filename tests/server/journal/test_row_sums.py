@@ -120,3 +120,12 @@ def test_an_index_that_lacks_a_row_is_told_at_a_start(journal: Journal, tmp_path
     file.write_bytes(content[:at] + b"t" + content[at + 1 :])
     with pytest.raises(InputError, match=r"server.db is not what was written"):
         open_own(file)
+
+
+def test_what_a_server_of_an_older_version_changes_is_no_damage(journal: Journal) -> None:
+    """Would catch sessions that are lost when two servers are upgraded one after the other."""
+    written(journal)
+    with closing(sqlite3.connect(journal.folder / "server.db")) as connection, connection:
+        connection.execute("UPDATE entries SET kind = 'finished', drawn = '{}', num_bytes = 0 WHERE position = 1")
+        connection.execute("UPDATE entries SET run_index = 3, run_crc = NULL WHERE position = 2")
+    read_all(journal)

@@ -6,8 +6,6 @@ from typing import Any
 
 from cookhouse.server.store.rows import RecordingRow, RunRow, SamplerRow, SessionRow
 
-FINISHED = "finished"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:

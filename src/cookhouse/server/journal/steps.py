@@ -8,7 +8,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from cookhouse.server.journal.rows import (
-    FINISHED,
     AddAnswer,
     AddEntry,
     AddRecording,
@@ -28,6 +27,7 @@ from cookhouse.server.journal.rows import (
 )
 from cookhouse.server.journal.segments import Place
 from cookhouse.server.store.row_sums import order_sum, row_sum
+from cookhouse.server.store.rows import FINISHED
 from cookhouse.server.store.tables import (
     AnswerRecord,
     Base,
@@ -182,7 +182,6 @@ _FINISH_ENTRY = (
         num_body_bytes=0,
         body_crc=0,
         body=None,
-        row_crc=None,
     )
 )
 _DROP_ENTRY_AT = _DROP_ENTRY.where(_entries.c.position == sa.bindparam("at"))

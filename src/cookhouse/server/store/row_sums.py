@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from cookhouse.server.store.backend import to_json
 from cookhouse.server.store.failures import damaged
-from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.rows import FINISHED, CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.tables import (
     RECORDS,
     AnswerRecord,
@@ -80,10 +80,10 @@ def order_sum(request_id: str, run_index: int | None) -> int | None:
 def check_row(row: Base) -> None:
     """Raises StorageError: it is not what was written. One of a version that kept no checksums is taken as it is."""
     found = getattr(row, "row_crc", None)
-    if found is None:
+    if found is None or (isinstance(row, EntryRecord) and row.kind == FINISHED):  # of which nothing runs again
         return
     is_whole = found == _crc(*(getattr(row, name) for name in _FIXED[type(row)]))
-    if isinstance(row, EntryRecord):
+    if isinstance(row, EntryRecord) and row.run_crc is not None:
         is_whole = is_whole and row.run_crc == order_sum(row.request_id, row.run_index)
     if not is_whole:
         key = getattr(row, _FIXED[type(row)][0])

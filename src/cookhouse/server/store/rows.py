@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from cookhouse.engine.contract import LoraSpec
 
+FINISHED = "finished"
+"""The kind of a request whose answer is kept in its place."""
 CheckpointKind = Literal["weights", "sampler_weights", "external_weights"]
 
 
