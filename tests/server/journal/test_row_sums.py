@@ -11,6 +11,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.journal import (
     AddAnswer,
     AddEntry,
+    AddRecording,
     AddRun,
     AddSampler,
     AddSession,
@@ -20,7 +21,7 @@ from cookhouse.server.journal import (
     SetSamplerFile,
 )
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.rows import RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.store import open_own
 
 SESSION = SessionRow(session_id="s", owner="me", created_at=1, user_metadata={"a": float("nan")})
@@ -38,6 +39,17 @@ SAMPLER = SamplerRow(
     sampler_id="s:1", session_id="s", owner="me", base_model="b", model_path=None, created_at=1.0, snapshot_id="w"
 )
 
+RECORDING = RecordingRow(
+    sequence_id="r",
+    session_id="s",
+    owner="me",
+    created_at=1,
+    num_prompt_tokens=1,
+    prompt_sha256="0",
+    num_bytes=8,
+    content=b"\0\1\2\xff",
+)
+
 
 def written(journal: Journal) -> Journal:
     journal.run(
@@ -45,6 +57,7 @@ def written(journal: Journal) -> Journal:
             AddSession(SESSION),
             AddRun(RUN),
             AddSampler(SAMPLER),
+            AddRecording(RECORDING),
             AddEntry(entry(1), body(1)),
             AddEntry(entry(2), body(2)),
             AddEntry(entry(3), body(3)),
@@ -63,6 +76,7 @@ def read_all(journal: Journal) -> None:
     for read in (reader.runs, reader.samplers, reader.entries, reader.states, reader.answers):
         read("s")
     reader.live_session("s")
+    assert len(journal.store.recordings("s", "me", ["r"], max_bytes=10)) == 1
 
 
 def test_what_was_written_is_read_from_every_database(placed_journal: Journal) -> None:
@@ -84,6 +98,7 @@ def test_what_was_written_is_read_from_every_database(placed_journal: Journal) -
         "entries SET run_index = 7 WHERE position = 1",
         "entries SET run_index = NULL WHERE position = 1",
         "answers SET is_failure = 1 WHERE request_id = 'train-0'",
+        "recordings SET content = x'000102fe'",
         "states SET seen = '{}'",
         "states SET state_id = 'other'",
     ],
@@ -100,7 +115,7 @@ def test_rows_without_a_sum_are_taken_as_they_are(journal: Journal) -> None:
     """Would catch a server that refuses what an older version wrote."""
     written(journal)
     with closing(sqlite3.connect(journal.folder / "server.db")) as connection, connection:
-        for table in ("sessions", "runs", "samplers", "entries", "answers", "states"):
+        for table in ("sessions", "runs", "samplers", "recordings", "entries", "answers", "states"):
             connection.execute(f"UPDATE {table} SET row_crc = NULL")
         connection.execute("UPDATE entries SET run_crc = NULL")
     read_all(journal)

@@ -79,7 +79,7 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Step]:
         case AddSampler(row=sampler):
             return [Step(_ADD_SAMPLER, [_summed(SamplerRecord, sampler)])]
         case AddRecording(row=recording):
-            return [Step(_ADD_RECORDING, [_plain(recording)])]
+            return [Step(_ADD_RECORDING, [_summed(RecordingRecord, recording)])]
         case EndSession(session_id=session_id):
             ended = {"of": session_id}
             finish = {"at": change.finished_at, "reason": change.reason, "detail": change.detail}

@@ -18,6 +18,7 @@ from cookhouse.server.store.tables import (
     AnswerRecord,
     Base,
     EntryRecord,
+    RecordingRecord,
     RunRecord,
     SamplerRecord,
     SessionRecord,
@@ -38,6 +39,16 @@ _FIXED: Mapping[type[Base], tuple[str, ...]] = {
         "num_bytes",
         "encoding",
         "accepted_at",
+    ),
+    RecordingRecord: (
+        "sequence_id",
+        "session_id",
+        "owner",
+        "created_at",
+        "num_prompt_tokens",
+        "prompt_sha256",
+        "num_bytes",
+        "content",
     ),
     RunRecord: ("model_id", "session_id", "owner", "base_model", "lora", "created_at", "model_seq_id"),
     SamplerRecord: (
@@ -107,4 +118,6 @@ def _crc(*values: Any) -> int:
 
 def _plain(value: Any) -> Any:
     """As every database gives it back: a number may be an integer or not."""
+    if isinstance(value, bytes):
+        return zlib.crc32(value)
     return float(value).hex() if isinstance(value, int | float) else value

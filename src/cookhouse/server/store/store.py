@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from cookhouse.errors import InputError
 from cookhouse.server.store.clock import Clock, SharedTime
 from cookhouse.server.store.database import Database
-from cookhouse.server.store.row_sums import add_new
+from cookhouse.server.store.row_sums import add_new, check_row
 from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.tables import (
     CheckpointRecord,
@@ -170,6 +170,7 @@ class Store:
 
         Raises:
             InputError: together they have more bytes.
+            StorageError: one is not what was written.
         """
         of_session = (RecordingRecord.session_id == session_id) & (RecordingRecord.owner == owner)
         rows: list[RecordingRow] = []
@@ -181,7 +182,10 @@ class Store:
                 num_bytes += session.execute(sa.select(_total(RecordingRecord.num_bytes)).where(wanted)).scalar_one()
             if num_bytes > max_bytes:
                 raise InputError(f"the recorded sequences that it names have over {max_bytes} bytes; send fewer datums")
-            rows += self._select(RecordingRow, rows_of(RecordingRow).where(wanted))
+            with self.database.reading() as session:
+                for record in session.scalars(sa.select(RecordingRecord).where(wanted)):
+                    check_row(record)
+                    rows.append(from_record(RecordingRow, record))
         return rows
 
     def sweep_recordings(self, *, max_seconds: float, max_bytes: int) -> None:

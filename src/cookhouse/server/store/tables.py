@@ -73,7 +73,7 @@ class SamplerRecord(SummedColumns, Base):
     sha256: Mapped[dict[str, Any] | None]
 
 
-class RecordingRecord(Base):
+class RecordingRecord(SummedColumns, Base):
     """A sampled sequence, while it may be trained on."""
 
     __tablename__ = "recordings"
