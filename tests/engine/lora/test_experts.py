@@ -34,11 +34,12 @@ class Experts(nn.Module):
 
     def _apply_gate(self, gate_up: Tensor) -> Tensor:
         gate, up = gate_up.chunk(2, -1)
-        return nn.functional.silu(gate) * up
+        out: Tensor = nn.functional.silu(gate) * up
+        return out
 
 
 def _plain(base: Any, x_NH: Tensor, chosen_NK: Tensor, weights_NK: Tensor, spans: Sequence[Any]) -> Tensor:
-    """Row by row, choice by choice; `spans` are (start, stop, scaling, {child: (A, B)}), of which A and B may be one."""
+    """Row by row, choice by choice; `spans` are (start, stop, scaling, {child: (A, B)}), A or B may be one."""
     rows = []
     for n, (x_H, chosen_K, weights_K) in enumerate(zip(x_NH, chosen_NK.tolist(), weights_NK, strict=True)):
         found = next((span for span in spans if span[0] <= n < span[1]), None)
@@ -67,7 +68,7 @@ def _plain(base: Any, x_NH: Tensor, chosen_NK: Tensor, weights_NK: Tensor, spans
 def test_experts_and_their_gradients_equal_a_plain_computation(
     spans: list[tuple[int, int, int, bool]], is_grouped: bool
 ) -> None:
-    """Would catch a shared matrix that gets one expert's gradient, or another adapter's, and the two forms mixed up in a
+    """Would catch a shared matrix that gets one expert's gradient, or another adapter's, and forms mixed up in a
     pass. The tolerance is some rounding of fp32.
     """
     torch.manual_seed(0)
@@ -90,7 +91,7 @@ def test_experts_and_their_gradients_equal_a_plain_computation(
     x = x_NH.clone().requires_grad_()
     with routing.use(adapters):
         y = experts(x, chosen_NK, weights_NK)
-        y.backward(dy_NH)
+        torch.autograd.backward(y, dy_NH)
     x64 = x_NH.double().requires_grad_()
     y64 = _plain(base, x64, chosen_NK, weights_NK.double(), [span for _, _, span in plain])
     y64.backward(dy_NH.double())
