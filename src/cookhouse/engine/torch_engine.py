@@ -171,6 +171,10 @@ class TorchEngine:
                 shared[index] = request, model
         results = run_together(self._bases, list(shared.values()), self._budget_tokens)
         outputs.update(zip(shared, results, strict=True))
+        for index, request in enumerate(requests):
+            model, output = self._models.get(request.model_id), outputs[index]
+            if model is not None and isinstance(output, Exception) and not request.forward_only:
+                model.note_failure(f"of {len(request.data_D)} datums with {request.loss_fn}: {output}")
         return [outputs[index] for index in range(len(requests))]
 
     def optim_step(self, model_id: str, step: AdamStep) -> Mapping[str, float]:

@@ -57,9 +57,9 @@ def has_room(num_bytes: int, device: torch.device) -> bool:
 class AdapterStack:
     """The matrices of up to `num_slots` adapters side by side: per site A (G, R, I) and scaling · B (G, O, R).
 
-    Lower ranks are filled up with zeros; what experts share is there once for each. Scaling B is exact where the rank is
-    a power of two; else it rounds B once more. `fill` writes in place, so that what was captured over a stack computes
-    with the weights of the day.
+    Lower ranks are filled up with zeros; what experts share is there once for each. Scaling B is exact where the rank
+    is a power of two; else it rounds B once more. `fill` writes in place, so that what was captured over a stack
+    computes with the weights of the day.
     """
 
     def __init__(
