@@ -172,9 +172,9 @@ class TorchEngine:
         results = run_together(self._bases, list(shared.values()), self._budget_tokens)
         outputs.update(zip(shared, results, strict=True))
         for index, request in enumerate(requests):
-            model, output = self._models.get(request.model_id), outputs[index]
-            if model is not None and isinstance(output, Exception) and not request.forward_only:
-                model.note_failure(f"of {len(request.data_D)} datums with {request.loss_fn}: {output}")
+            failed, output = self._models.get(request.model_id), outputs[index]
+            if failed is not None and isinstance(output, Exception) and not request.forward_only:
+                failed.note_failure(f"of {len(request.data_D)} datums with {request.loss_fn}: {output}")
         return [outputs[index] for index in range(len(requests))]
 
     def optim_step(self, model_id: str, step: AdamStep) -> Mapping[str, float]:
