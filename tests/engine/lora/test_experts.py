@@ -48,7 +48,8 @@ def _plain(base: Any, x_NH: Tensor, chosen_NK: Tensor, weights_NK: Tensor, spans
             if found is None:
                 return torch.zeros(())
             a, b = (m[min(expert, len(m) - 1)] for m in found[3][f"e.{child}"])
-            return found[2] * (b @ (a @ x))
+            found_y: Tensor = found[2] * (b @ (a @ x))
+            return found_y
 
         total = torch.zeros_like(x_H)
         for expert, weight in zip(chosen_K, weights_K, strict=True):
