@@ -171,6 +171,10 @@ class TorchEngine:
                 shared[index] = request, model
         results = run_together(self._bases, list(shared.values()), self._budget_tokens)
         outputs.update(zip(shared, results, strict=True))
+        for index, request in enumerate(requests):
+            failed, output = self._models.get(request.model_id), outputs[index]
+            if failed is not None and isinstance(output, Exception) and not request.forward_only:
+                failed.note_failure(f"of {len(request.data_D)} datums with {request.loss_fn}: {output}")
         return [outputs[index] for index in range(len(requests))]
 
     def optim_step(self, model_id: str, step: AdamStep) -> Mapping[str, float]:
@@ -223,7 +227,7 @@ class TorchEngine:
             self._load_full(model_id, base_model, lora, folder, parts)
             return
         self.load_base_model(base_model)
-        adapter = self._new_adapter(base_model, lora)
+        adapter = self._new_adapter(base_model, lora, folder)
         tensors, num_steps = checkpoint.read(folder, adapter.layout, **parts)
         adapter.has_gradient = "gradient" in tensors
         for name, own in adapter.tensors(**parts).items():
@@ -256,7 +260,7 @@ class TorchEngine:
             self._full_snapshots[snapshot_id] = self._full_runs.load_snapshot(snapshot_id, base_model, folder)
             return
         self.load_base_model(base_model)
-        layout = self._bases[base_model].adapter_layout(lora)
+        layout = checkpoint.layout_of(folder, self._bases[base_model].adapter_layout(lora))
         self._admission.check_snapshot(base_model, layout)
         tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
         # A copy, even of the same precision: as aligned as what was published, so that libraries round alike.
@@ -349,8 +353,11 @@ class TorchEngine:
         parts = [f"{count} {kind}" for kind, count in counts.items() if count]
         return ", ".join(parts + (["samples running"] if sampler and sampler.has_work else []))
 
-    def _new_adapter(self, base_model: str, lora: LoraSpec) -> Adapter:
+    def _new_adapter(self, base_model: str, lora: LoraSpec, folder: Path | None = None) -> Adapter:
+        """One in the form that the checkpoint in a folder has, if there is one."""
         layout = self._bases[base_model].adapter_layout(lora)
+        if folder is not None:
+            layout = checkpoint.layout_of(folder, layout)
         self._admission.check_adapter(base_model, layout)
         return Adapter.create(base_model, layout, self._device)
 

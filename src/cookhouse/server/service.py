@@ -47,8 +47,9 @@ from cookhouse.server.session_life import SessionLife
 from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
+from cookhouse.server.store.identity import check_state_folder
 from cookhouse.server.store.private import private_folder
-from cookhouse.server.store.store import Store
+from cookhouse.server.store.store import Store, open_own
 from cookhouse.server.sweeper import Sweeper
 from cookhouse.server.workers.leaving import Gone
 from cookhouse.server.workers.member import MakeWorker
@@ -107,8 +108,10 @@ class Service:
         self._ends_left_sessions = ends_left_sessions
         self._warn = warn
         self.keys = KeyRing(api_keys)
-        self.store = store or Store(state_dir / "server.db")
+        self.store = store or open_own(state_dir / "server.db")
         self.leases = leases
+        if leases is None:
+            check_state_folder(state_dir, self.store.database)
         self.folder = state_dir if leases is None else leases.folder
         secret = None if leases is None else leases.secret
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")

@@ -116,7 +116,7 @@ def folder_of(saved: Saved) -> Path:
     Raises:
         InputError: they are on another service or in an object store, in another format, or damaged.
     """
-    from cookhouse.server.checkpoints.checksums import verify
+    from cookhouse.engine.files.checksums import verify
 
     if saved.folder is None:
         raise InputError(

@@ -1,5 +1,6 @@
 """What the journal holds after a restart."""
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
@@ -12,17 +13,20 @@ from sqlalchemy.orm import Session, undefer
 from cookhouse.server.journal.rows import Answer, Entry, State
 from cookhouse.server.journal.segments import DamagedBodyError, Place, Segments
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.row_sums import check_row
+from cookhouse.server.store.rows import CheckpointRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import (
     AnswerRecord,
     Base,
     BodyColumns,
+    CheckpointRecord,
     EntryRecord,
     RunRecord,
     SamplerRecord,
     SessionRecord,
     StateRecord,
+    rows_of,
 )
 
 Kept = TypeVar("Kept", Entry, Answer, State, SessionRow, RunRow, SamplerRow)
@@ -93,6 +97,15 @@ class JournalReader:
     def states(self, session_id: str) -> Sequence[State]:
         return self._select(State, sa.select(StateRecord).where(StateRecord.session_id == session_id))
 
+    def newest_checkpoint(self, model_id: str) -> str | None:
+        """The path of the newest training state that a model has saved, if there is one."""
+        at = CheckpointRecord.expires_at
+        query = rows_of(CheckpointRow).where(CheckpointRecord.model_id == model_id, CheckpointRecord.kind == "weights")
+        query = query.where(at.is_(None) | (at > time.time())).order_by(CheckpointRecord.created_at.desc()).limit(1)
+        with self._reading() as session:
+            found = session.execute(query).mappings().first()
+        return None if found is None else CheckpointRow(**found).path
+
     def segments(self, session_id: str) -> set[str]:
         """Those that its entries and answers lie in."""
         names: set[str] = set()
@@ -150,5 +163,6 @@ class JournalReader:
 
 
 def _from_record(kind: type[Kept], record: Base, **given: Any) -> Kept:
+    check_row(record)
     names = [field.name for field in fields(kind) if field.name not in given]
     return kind(**{name: getattr(record, name) for name in names}, **given)

@@ -238,6 +238,7 @@ class SamplingRequests:
                     base_model=snapshot.base_model,
                     lora=kept.row.lora_spec,
                     url=url,
+                    sha256=kept.row.sha256,
                 )
                 await self._calls.send(command)
         except Exception as error:

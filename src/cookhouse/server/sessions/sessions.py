@@ -7,7 +7,7 @@ are freed then. A restart brings it back from the journal; without one, nothing 
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -71,6 +71,8 @@ class Snapshot:
     """Whether nobody samples from them any more."""
     has_file: bool = False
     """Whether published weights lie in a file, from which they can be had again."""
+    sha256: Mapping[str, str] | None = None
+    """Of these files, by name."""
     ready: "asyncio.Future[None]" = field(default_factory=_now)
     """Done once the engine has them, or `error` is set."""
     error: Exception | None = None
