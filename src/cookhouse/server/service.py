@@ -84,6 +84,7 @@ class Service:
         store: Store | None = None,
         leases: Leases | None = None,
         ends_left_sessions: bool = False,
+        ends_silent_sessions: bool = True,
         say: Callable[[str], None] = _log.info,
         warn: Callable[[str], None] = _log.warning,
     ) -> None:
@@ -93,8 +94,8 @@ class Service:
         `make_worker` is called on the event loop for each of `plans`, by `open` and whenever a worker was lost;
         `sources` are for `BaseModels.fill`.
 
-        `ends_left_sessions`: those that an earlier server left are not brought back. What a person may want to know is
-        said, and warned of where it went wrong.
+        `ends_left_sessions`: those that an earlier server left are not brought back; `ends_silent_sessions`: see
+        `Sweeper`. What a person may want to know is said, and warned of where it went wrong.
         Answers can be asked of the models in `registry`, and by the names in `runs`, which are of `tinker://` paths.
 
         Raises:
@@ -244,10 +245,12 @@ class Service:
             journal=journal,
             metering=self.metering,
             sampling=self.sampling,
+            sequencer=self.sequencer,
             session_life=self.session_life,
             sessions=self.sessions,
             settings=settings,
             store=self.store,
+            ends_silent=ends_silent_sessions,
         )
         self._sweeping: asyncio.Task[None] | None = None
         self._is_shut_down = False

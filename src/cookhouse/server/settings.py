@@ -82,8 +82,9 @@ class Settings:
     """Samples of a session not heard of for this long are dropped, waiting and running: its client is likely dead, and
     one that is not samples again by itself. The SDK beats every 10 s, but a busy client may stall."""
     session_seconds: float = 300.0
-    """A session not heard of for this long has ended: its models are freed with all that waits for them. Until then
-    their requests run, in order, since what a client has been promised cannot be taken back in parts."""
+    """A session not heard of for this long, while the server was awake, has ended: its models are freed with all that
+    waits for them. Until then their requests run, in order, since what a client has been promised cannot be taken back
+    in parts; what is with the engine then is finished first."""
     drain_seconds: float = 30.0
     """A server that is told to end answers for so long, at most, what it has accepted."""
     sweep_seconds: float = 10.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import ServiceError
 from cookhouse.server.refusals import GoneError, NotFoundError
+from cookhouse.server.sessions.hearing import Hearing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,6 +115,10 @@ class Session:
     owner: str
     idempotency_key: str | None
     heard_at: float
+    outlasting: frozenset[object] | None = None
+    """Requests that were with the engine when its silence became too long, and still are; None: it is not too long."""
+    worked_at: float = float("-inf")
+    """When some of these still were."""
     writing: "asyncio.Task[None] | None" = None
     """Writes it down; whoever answers with it waits for that."""
     models: dict[int, Model] = field(default_factory=dict)
@@ -130,6 +135,7 @@ class Sessions:
         self._samplers: dict[str, Sampler] = {}
         self._by_idempotency_key: dict[tuple[str, str], Session] = {}
         self._is_unheard = False
+        self.hearing = Hearing()
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
@@ -187,6 +193,20 @@ class Sessions:
         """Note a sign of life; a session that has ended stays so."""
         if session_id in self._sessions and not self._is_unheard:
             self._sessions[session_id].heard_at = time.monotonic()
+
+    @contextmanager
+    def polling(self, session_id: str) -> Iterator[None]:
+        """Within, the client of a session waits for an answer: it is heard of all the while."""
+        self.hear(session_id)
+        with self.hearing.polling(session_id):
+            try:
+                yield
+            finally:
+                self.hear(session_id)
+
+    def silent_seconds(self, session: Session) -> float:
+        """For how long nothing has been heard of a session, while this server was awake."""
+        return self.hearing.silent_seconds(session.session_id, session.owner, session.heard_at)
 
     @contextmanager
     def unheard(self) -> Iterator[None]:
