@@ -297,8 +297,8 @@ class SimulatedServer:
             held |= self._leftovers_on_disk()
             held["tasks"] = _beyond({"sweeper", "worker events", "worker"}, self._processes[-1])
         else:
-            # This task, the sweeper, those of ours, and of each worker its own and the reader of its events.
-            held["tasks"] = max(0, len(asyncio.all_tasks()) - 2 - len(self._tasks) - 2 * len(calls.members))
+            # This task, the two of the sweeper, those of ours, and of each worker its own and the reader of its events.
+            held["tasks"] = max(0, len(asyncio.all_tasks()) - 3 - len(self._tasks) - 2 * len(calls.members))
         return {name: what for name, what in held.items() if what}
 
     def _files_of_workers(self) -> list[str]:
