@@ -338,7 +338,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=get_args(EndSessions),
         action="append",
         default=[],
-        help="start: end the sessions that an earlier server left; eof: end all with stdin, whose holder is their only "
+        help="start: end the sessions that an earlier server left; missing: those of them that need a base model which "
+        "is not named here; eof: end all with stdin, whose holder is their only "
         "client; repeatable",
     )
     # Taken out before words are parsed: it is here to be told of.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cookhouse.server.store.store import Store
     from cookhouse.server.workers.plans import WorkerPlan
 
-EndSessions = Literal["start", "eof"]
+EndSessions = Literal["start", "missing", "eof"]
 _STDIN = 0
 _KEEP_ALIVE_SECONDS = 120
 _EXIT_LOST = 75
@@ -73,12 +73,13 @@ def run_server(
 
     `make_worker` makes each of the workers in `plans` (None: one that does all), and makes it again when it is
     lost. `on_ready` is given the URL and what they compute on; what else a person may want to know is said, and
-    warned of where it went wrong. `end_sessions`: with "start" those that an earlier server left, with "eof" all at
-    the end of stdin, and none before because it is silent. `base_models` are as `parse_served` takes them. `port` 0
-    takes a free one. `read_state_dirs` are of other servers, whose checkpoints this one may load, as it may the
-    adapters in `peft_folders`; for `registry` and `runs` see `Service`. `database` is the URL of another than the one
-    in the state folder, which servers with `sharing` share: one that another has taken for dead ends its process at
-    once. Who connects before the engine is ready waits for it. Call it in the main thread.
+    warned of where it went wrong. `end_sessions`: with "start" those that an earlier server left, with "missing" those
+    of them that need a base model which is not offered (else the start is refused), with "eof" all at the end of
+    stdin, and none before because it is silent. `base_models` are as `parse_served` takes them. `port` 0 takes a free
+    one. `read_state_dirs` are of other servers, whose checkpoints this one may load, as it may the adapters in
+    `peft_folders`; for `registry` and `runs` see `Service`. `database` is the URL of another than the one in the state
+    folder, which servers with `sharing` share: one that another has taken for dead ends its process at once. Who
+    connects before the engine is ready waits for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the database, the device, the precision or a base model
@@ -121,6 +122,7 @@ def run_server(
             store=store,
             leases=None if sharing is None or store is None else leases_of(sharing, store),
             ends_left_sessions="start" in end_sessions,
+            ends_missing_sessions="missing" in end_sessions,
             ends_silent_sessions="eof" not in end_sessions,
             say=say,
             warn=warn,

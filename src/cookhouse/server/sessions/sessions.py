@@ -136,6 +136,8 @@ class Sessions:
         self._by_idempotency_key: dict[tuple[str, str], Session] = {}
         self._is_unheard = False
         self.hearing = Hearing()
+        self.check_aside: Callable[[str], None] = lambda _session_id: None
+        """Raises StorageBusyError: a session that is not here may come back."""
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
@@ -222,8 +224,11 @@ class Sessions:
 
         Raises:
             GoneError: it has ended, never was, or belongs to another tenant.
+            StorageBusyError: it is to be brought back, which has failed so far; so for its models and samplers.
         """
         session = self._sessions.get(session_id)
+        if session is None:
+            self.check_aside(session_id)
         if session is None or session.owner != owner:
             raise GoneError(f"session {session_id!r} has ended, or never was; make a new ServiceClient")
         self.hear(session_id)
@@ -236,6 +241,8 @@ class Sessions:
             NotFoundError: it is not loaded, or belongs to another tenant.
         """
         model = self._models.get(model_id)
+        if model is None:
+            self.check_aside(model_id.partition(":")[0])
         if model is None or model.owner != owner:
             raise NotFoundError(
                 f"model {model_id!r} is not loaded: its session has ended, or it never was; "
@@ -251,6 +258,8 @@ class Sessions:
             NotFoundError: it is gone, or belongs to another tenant.
         """
         sampler = self._samplers.get(sampler_id)
+        if sampler is None:
+            self.check_aside(sampler_id.partition(":")[0])
         if sampler is None or sampler.owner != owner:
             raise NotFoundError(f"sampler {sampler_id!r} is gone with its session, or never was; make a new one")
         self.hear(sampler.session_id)
