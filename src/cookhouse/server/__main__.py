@@ -112,6 +112,8 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                     journal=options.journal,
                     checkpoints=options.checkpoints,
                     stable_reinforce=options.stable_reinforce,
+                    max_connections=options.max_connections,
+                    max_address_connections=options.max_address_connections,
                 ),
                 max_snapshot_file_bytes=options.max_snapshot_file_bytes,
                 read_state_dirs=options.read_state_dir,
@@ -285,6 +287,14 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=Settings().session_seconds / 60,
         help="free the models of a client not heard of for this long; default: %(default)g",
+    )
+    parser.add_argument(
+        "--max-connections", type=_positive, help="at a time; default: what the limit of open files leaves"
+    )
+    parser.add_argument(
+        "--max-address-connections",
+        type=_positive,
+        help="of one address, at a time, that have not sent a key; default: half of all",
     )
     parser.add_argument(
         "--max-cache-bytes",

@@ -10,7 +10,7 @@ import shutil
 import signal
 import socket
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future as ConcurrentFuture
 from dataclasses import replace
 from functools import partial
@@ -24,8 +24,6 @@ from cookhouse.server.libraries import loading
 from cookhouse.server.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from cookhouse.engine.contract import Worker, WorkerOptions
     from cookhouse.registry import ModelRegistry
     from cookhouse.server.leases.leases import Leases
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 EndSessions = Literal["start", "missing", "eof"]
 _STDIN = 0
-_KEEP_ALIVE_SECONDS = 120
 _EXIT_LOST = 75
 """EX_TEMPFAIL: start it again."""
 _LOST = (
@@ -209,10 +206,17 @@ async def _answer(
     ends_sessions: bool,
     on_ready: Callable[[str], None],
 ) -> None:
+    from cookhouse.server.access.connections import Connections, limits_of
+    from cookhouse.server.access.serving import make_server
     from cookhouse.server.app import create_app
     from cookhouse.server.ending import Ending
 
-    server = make_server(create_app(service, is_loopback=ipaddress.ip_address(listener.getsockname()[0]).is_loopback))
+    limits = service.settings
+    connections = Connections(
+        limits_of(limits.max_connections, limits.max_address_connections, limits.head_seconds), service.keys.has
+    )
+    app = create_app(service, is_loopback=ipaddress.ip_address(listener.getsockname()[0]).is_loopback)
+    server = make_server(app, connections)
     loop = asyncio.get_running_loop()
     ending = Ending(service, server, is_for_one=ends_sessions, say=say)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -221,29 +225,6 @@ async def _answer(
     stdin.ended.add_done_callback(lambda _: _call_in(loop, ending.by_eof))
     on_ready(engine)  # the socket listens and all is loaded: who connects now is answered in a moment
     await server.serve(sockets=[listener])
-
-
-def make_server(app: Any) -> "uvicorn.Server":
-    """One that handles no signals, and has no socket yet."""
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:  # its own raise the signal again, which would skip our cleaning up
-            yield
-
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        http="h11",  # not whichever parser another package brought: this one bounds what comes before a body
-        ws="none",
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=1,
-    )
-    return Server(config)
 
 
 def _wait_for_either(*futures: "ConcurrentFuture[Any]") -> None:

@@ -6,6 +6,13 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
+    max_connections: int | None = None
+    """At a time; None: what the limit of open files leaves, some of which are spared for the server's own files."""
+    max_address_connections: int | None = None
+    """Of one address, at a time, that have not sent a key; None: half of all. A client with a key may hold two thousand
+    polls, and behind a proxy all come from one address."""
+    head_seconds: float = 20.0
+    """Until the head of a request has to be there."""
     max_body_bytes: int = 64 * 2**20
     """Largest request body on the wire. The SDK splits training calls at about 5 MB: only a huge datum comes near."""
     max_decoded_bytes: int = 128 * 2**20

@@ -181,6 +181,20 @@ def serve(
             show_default="keep all",
         ),
     ] = None,
+    max_connections: Annotated[
+        int | None,
+        typer.Option(
+            min=16, help="Connections at a time.", show_default="what the limit of open files leaves (ulimit -n)"
+        ),
+    ] = None,
+    max_address_connections: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Of these, from one address, that have not sent a key; beyond it the oldest are closed.",
+            show_default="half of all",
+        ),
+    ] = None,
     max_cache_bytes: Annotated[
         int | None,
         typer.Option(
@@ -330,6 +344,8 @@ def serve(
         "--journal": journal,
         "--checkpoints": checkpoints,
         "--stable-reinforce": stable_reinforce,
+        "--max-connections": max_connections,
+        "--max-address-connections": max_address_connections,
         "--max-cache-bytes": max_cache_bytes,
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
         "--shared-folder": None if shared_folder is None else shared_folder.absolute(),

@@ -35,6 +35,11 @@ class KeyRing:
         """The tenant of the first key, who sees how the server does for all of them."""
         return self.owners[0]
 
+    def has(self, key: str) -> bool:
+        """Whether a key is one of these."""
+        digest = _digest(key)
+        return sum(hmac.compare_digest(known, digest) for known in self._digests) > 0
+
     def owner_of(self, key: str | None) -> str:
         """The tenant of a key.
 
