@@ -48,7 +48,7 @@ from cookhouse.server.session_life import SessionLife
 from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.private import private_folder
+from cookhouse.server.store.private import kept_secret, private_folder
 from cookhouse.server.store.store import Store
 from cookhouse.server.sweeper import Sweeper
 from cookhouse.server.workers.leaving import Gone
@@ -111,11 +111,12 @@ class Service:
         self._ends_left_sessions = ends_left_sessions
         self._ends_missing_sessions = ends_missing_sessions
         self._warn = warn
-        self.keys = KeyRing(api_keys)
+        KeyRing(api_keys)  # refused before anything is opened
         self.store = store or Store(state_dir / "server.db")
         self.leases = leases
         self.folder = state_dir if leases is None else leases.folder
         secret = None if leases is None else leases.secret
+        self.keys = KeyRing(api_keys, secret or kept_secret(state_dir / "tenant-salt"))
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")
         self._remote = None
         if settings.checkpoints is not None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.engine import Engine
 from cookhouse.errors import CookhouseError, InputError, ServiceError
+from cookhouse.files import make_folder
 
 _log = logging.getLogger(__name__)
 
@@ -269,7 +270,7 @@ class Snapshots:
         save = engine.copy_snapshot(name, is_durable=False)
 
         def write() -> None:
-            self._folder.mkdir(exist_ok=True)
+            make_folder(self._folder, exist_ok=True)
             save(self._folder / name)
 
         self._file_bytes += held.file_bytes
