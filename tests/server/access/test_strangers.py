@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from tests.server.test_process import process, ready, start_pass
 from tests.waiting import next_line, wait_until
 
 from cookhouse.errors import InputError
-from cookhouse.server.access import connections
 from cookhouse.server.access.connections import Connections, Limits, limits_of
 
 SCRIPT = Path(__file__).with_name("serve_trivial.py")
@@ -161,7 +161,7 @@ async def test_a_request_in_progress_goes_last() -> None:
 
 def test_limits_come_from_the_limit_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def limit(number: int) -> None:
-        monkeypatch.setattr(connections.resource, "getrlimit", lambda _: (number, number))
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (number, number))
 
     limit(4096)
     found = limits_of(None, None, 20.0)
