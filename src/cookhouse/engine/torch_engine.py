@@ -26,6 +26,7 @@ from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.external_folder import write_external
 from cookhouse.engine.files.new_folder import new_folder
+from cookhouse.engine.heap import give_back
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.memory import held_bytes, most_bytes, total_bytes
@@ -154,6 +155,8 @@ class TorchEngine:
         self._models.pop(model_id, None)
         self._full_runs.free(model_id)
         self._admission.release(model_id)
+        if self._device.type == "cpu":
+            give_back()  # takes a millisecond, and the heap would keep all of it
 
     def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | Exception]:
         """See `Engine`."""

@@ -5,24 +5,21 @@ state ── Load ──► what ran since, in the order in which it ran ──�
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from cookhouse.engine.contract import DamagedError, Load, LoraSpec
 from cookhouse.errors import CookhouseError, InputError, ServiceError
-from cookhouse.naming import listed
 from cookhouse.server.journal import (
     FINISHED,
-    EndSession,
     Entry,
     GroupCommit,
     JournalReader,
     State,
 )
 from cookhouse.server.journal.folders import JournalFolders
-from cookhouse.server.journaled import Journaled, model_of, needed_folders, read_session, sweep
+from cookhouse.server.journaled import Journaled, model_of, read_session, sweep
 from cookhouse.server.refusals import StorageBusyError, message_of
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
@@ -86,54 +83,43 @@ class Restoring:
         """Put aside bodies that an earlier process left behind."""
         await self._commit.sweep()
 
-    async def end_left(self) -> None:
-        """End the sessions that an earlier process left: their clients are gone."""
-        left = await asyncio.to_thread(self._reader.live_sessions)
-        folders = await asyncio.to_thread(needed_folders, self._reader, self._folders)
-        now = time.time()
-        await self._commit.commit(*(EndSession(row.session_id, now, "interrupted", None) for row in left))
-        await asyncio.to_thread(self._folders.delete, *folders)
-
-    async def check_samplers_only(self) -> None:
-        """Refuse to lose the models of the journal, which an engine that only samples cannot bring back.
-
-        Raises:
-            InputError: there are such.
-        """
-        models = await asyncio.to_thread(self._live_models)
-        if models:
-            raise InputError(
-                f"the journal has {len(models)} models that train ({listed(sorted(models)[:3])}), and a server that "
-                "only samples would lose them; start without --samplers-only until their clients are done (sessions of "
-                "clients that are gone end after --session-minutes), or use another --state-dir"
-            )
-
     async def sweep_shared(self, is_alone: Callable[[], bool]) -> None:
         """Deal with what earlier servers left behind, where no other has written any of it."""
         await self._commit.sweep(is_alone)
         await asyncio.to_thread(self._sweep_folders, is_alone)
 
-    def _sweep_folders(self, is_alone: Callable[[], bool]) -> None:
+    def _sweep_folders(self, is_alone: Callable[[], bool] = lambda: True) -> None:
         found = self._folders.found()
-        if is_alone():
+        if not is_alone():
+            return
+        try:
             sweep(self._reader, self._folders, found)
+        except StorageBusyError:
+            raise
+        except Exception:  # a row that cannot be decoded may be the one that needs a folder
+            _log.exception("rows of the journal cannot be read, and no folder is deleted")
 
-    async def restore(self) -> Restored:
-        """Bring back all live sessions; their requests run again behind the answer.
+    async def restore(self, on_failed: Callable[[str, str], None]) -> Restored:
+        """Bring back all live sessions; their requests run again behind the answer. `on_failed` is told the id and the
+        owner of each of which nothing could be brought back.
 
         Raises:
             StorageError: the journal cannot be read.
         """
         restored = self._restored()
-        await asyncio.to_thread(sweep, self._reader, self._folders)
-        for row in await asyncio.to_thread(self._reader.live_sessions):
-            stored = await asyncio.to_thread(read_session, row, self._reader, self._folders)
+        await asyncio.to_thread(self._sweep_folders)
+        for session_id, owner in (await asyncio.to_thread(self._reader.live_owners)).items():
             while True:
                 try:
-                    restored.add(await self._whole(stored))
+                    restored.add(await self.take_over(session_id))
                 except StorageBusyError as error:
                     _log.error("a request cannot be read again: %s; trying again", error)
                     await asyncio.sleep(_RETRY_SECONDS)
+                except Exception as error:
+                    text = "session %s cannot be brought back, and is set aside: %s: %s"
+                    _log.error(text, session_id, type(error).__name__, error)
+                    on_failed(session_id, owner)
+                    break
                 else:
                     break
         return restored
@@ -199,13 +185,6 @@ class Restoring:
                 else:
                     snapshot.lose(gone.reason)
         return num_requests
-
-    def _live_models(self) -> set[str]:
-        reader = self._reader
-        ids = [session.session_id for session in reader.live_sessions()]
-        states = {state.model_id for session_id in ids for state in reader.states(session_id)}
-        entries = [entry for session_id in ids for entry in reader.entries(session_id)]
-        return states | {entry.model_id for entry in entries if entry.kind != FINISHED}
 
     async def _restore_session(self, stored: Journaled, restored: Restored) -> None:
         row = stored.session

@@ -14,16 +14,16 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import IO
 
 from cookhouse.assets import resolve_model
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, ServiceError
 from cookhouse.model_names import plain_name
 from cookhouse.models.hub import HubPart, current_hub
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.process import SERVER_COMMAND, ServerProcess, started_server
+from cookhouse.service.restarts import Deaths, Restarts
 from cookhouse.service.running import LocalServer, ServerStart
 
 LOOPBACK = "127.0.0.1"
@@ -143,12 +143,42 @@ async def local_server(
             say=say,
             warn=warn or say,
         )
-        async with nullcontext(process) if process is not None else started_server(command) as server:
-            url, engine = await start.serve(server, port=port, is_first=True)
+        async with _first(start, process, port) as (server, url, engine):
             try:
                 yield LocalServer(start, server, url=url, engine=engine)
             finally:
                 await asyncio.shield(server.stop())
+
+
+@contextlib.asynccontextmanager
+async def _first(
+    start: ServerStart, given: ServerProcess | None, port: int
+) -> AsyncIterator[tuple[ServerProcess, str, str | None]]:
+    """A process that serves, with its URL and what it computes on; another one where it is killed before that.
+
+    Raises:
+        InputError: it refused what it was given.
+        ServiceError: it failed by itself, or was killed too often.
+    """
+    restarts = Restarts()
+    deaths = Deaths(restarts)
+    async with contextlib.AsyncExitStack() as processes:
+        server = await processes.enter_async_context(started_server(start.command)) if given is None else given
+        while True:
+            try:
+                url, engine = await start.serve(server, port=port, is_first=True)
+                break
+            except ServiceError as error:
+                if server.has_said_why:
+                    raise
+                if deaths.note(0.0):
+                    raise ServiceError(
+                        f"{error}\nit is not started again: it has died {restarts.max_deaths} times"
+                    ) from error
+                start.warn(f"{str(error).splitlines()[0]}; it is started again")
+            await server.stop()
+            server = await processes.enter_async_context(started_server(start.command))
+        yield server, url, engine
 
 
 def _with_folder(base_model: str) -> str:

@@ -173,6 +173,28 @@ def serve(
             "waiting requests. One that says goodbye is done at once.",
         ),
     ] = 5.0,
+    end_sessions: Annotated[
+        Literal["missing"] | None,
+        typer.Option(
+            help="missing: give up sessions that have not ended and need a base model that is not named here; without, "
+            "the start is refused where there are such.",
+            show_default="keep all",
+        ),
+    ] = None,
+    max_connections: Annotated[
+        int | None,
+        typer.Option(
+            min=16, help="Connections at a time.", show_default="what the limit of open files leaves (ulimit -n)"
+        ),
+    ] = None,
+    max_address_connections: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Of these, from one address, that have not sent a key; beyond it the oldest are closed.",
+            show_default="half of all",
+        ),
+    ] = None,
     max_cache_bytes: Annotated[
         int | None,
         typer.Option(
@@ -301,6 +323,7 @@ def serve(
         api_keys=keys,
         journal=journal,
         samplers_only=samplers_only,
+        end_sessions=[end_sessions] if end_sessions else (),
     )
     listening = port if port is not None else 0 if command else _PORT
     check_port_is_free(host, listening)
@@ -316,10 +339,13 @@ def serve(
         "--samplers": samplers,
         "--silent-minutes": silent_minutes,
         "--session-minutes": session_minutes,
+        "--end-sessions": end_sessions,
         "--drain-seconds": drain_seconds,
         "--journal": journal,
         "--checkpoints": checkpoints,
         "--stable-reinforce": stable_reinforce,
+        "--max-connections": max_connections,
+        "--max-address-connections": max_address_connections,
         "--max-cache-bytes": max_cache_bytes,
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
         "--shared-folder": None if shared_folder is None else shared_folder.absolute(),

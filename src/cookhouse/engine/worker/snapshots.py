@@ -27,6 +27,7 @@ from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.engine.engine import Engine
 from cookhouse.engine.files.checksums import checksums, verify
 from cookhouse.errors import CookhouseError, InputError, ServiceError
+from cookhouse.files import make_folder
 
 _log = logging.getLogger(__name__)
 
@@ -289,7 +290,7 @@ class Snapshots:
         save = engine.copy_snapshot(name, is_durable=False)
 
         def write() -> Mapping[str, str]:
-            self._folder.mkdir(exist_ok=True)
+            make_folder(self._folder, exist_ok=True)
             save(self._folder / name)
             return checksums(self._folder / name)
 

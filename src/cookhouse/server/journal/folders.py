@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from cookhouse.files import sync
+from cookhouse.files import make_folder, sync
 from cookhouse.server.store.aside import put_aside
 
 _log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class JournalFolders:
 
 def link_files(source: Path, folder: Path) -> None:
     """Give files that never change second names in a new folder; copy them where that cannot be."""
-    folder.mkdir()
+    make_folder(folder)
     for file in source.iterdir():
         try:
             (folder / file.name).hardlink_to(file)

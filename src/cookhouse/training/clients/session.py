@@ -27,6 +27,9 @@ _CLOSE_PATIENCE_SECONDS = 5.0
 BROKEN_PATIENCE_SECONDS = 1.0
 """For the end of a session of a run that broke: maybe nobody is there to hear of it."""
 
+_ENDED = re.compile(r"\bsession\b.{0,60}\bhas ended|is gone with its session|is no longer kept|its result was dropped")
+"""What a service says of a session that it has ended, and of what it then keeps no longer."""
+
 _T = TypeVar("_T")
 SessionStatus = Literal["success", "errored", "interrupted"]
 
@@ -134,13 +137,16 @@ async def close_service(
 
 @contextmanager
 def service_errors(doing: str) -> Iterator[None]:
-    """Attribute what the SDK raises: to the caller when the service refused the request, else to the service."""
+    """Attribute what the SDK raises: to the caller when the service refused the request, else to the service. That a
+    session has ended is the service's doing.
+    """
     try:
         yield
     except tinker.RequestFailedError as error:
         reason = _reason(error)
         # A full disk is the caller's to mend, wherever the service keeps its checkpoints; only the text tells it.
         is_callers = error.category == tinker.types.RequestErrorCategory.User or os.strerror(errno.ENOSPC) in reason
+        is_callers = is_callers and _ENDED.search(reason) is None
         raise (InputError if is_callers else ServiceError)(f"{reason} (while {doing})") from error
     except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
         raise InputError(
@@ -148,7 +154,8 @@ def service_errors(doing: str) -> Iterator[None]:
             "set TINKER_API_KEY to one that it knows"
         ) from error
     except (tinker.BadRequestError, tinker.NotFoundError, tinker.UnprocessableEntityError) as error:
-        raise InputError(f"{_detail(error)} (while {doing})") from error
+        is_callers = _ENDED.search(_detail(error)) is None
+        raise (InputError if is_callers else ServiceError)(f"{_detail(error)} (while {doing})") from error
     except tinker.APIConnectionError as error:
         raise ServiceError(
             f"the training service at {error.request.url.host} cannot be reached: {error.message} (while {doing}); "
@@ -156,6 +163,10 @@ def service_errors(doing: str) -> Iterator[None]:
         ) from error
     except tinker.TinkerError as error:
         raise ServiceError(f"the training service failed: {error} (while {doing})") from error
+    except ValueError as error:  # with which the SDK wraps what is said of a future
+        if not isinstance(error.__cause__, tinker.APIStatusError):
+            raise
+        raise ServiceError(f"{_detail(error.__cause__)} (while {doing})") from error
 
 
 def _reason(error: tinker.RequestFailedError) -> str:
