@@ -85,6 +85,29 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(700, 10, 100)
 
 
+_GROWTH_PAGES = 2**20
+_collected_pages = 0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Collect what engines leave: each reserves gigabytes of address space for its cache, and a process that holds more
+    than there is memory cannot start another.
+    """
+    global _collected_pages
+    pages = _num_data_pages()
+    if pages > _collected_pages + _GROWTH_PAGES:
+        gc.collect()
+        _collected_pages = _num_data_pages()
+
+
+def _num_data_pages() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[5])
+    except OSError:
+        return 0
+
+
 @pytest.fixture(autouse=True)
 def hosted_service_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody asks the hosted service what it offers and takes, wherever the tests run; others are asked, each anew."""
