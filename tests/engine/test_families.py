@@ -227,7 +227,7 @@ def test_bf16_stays_near_fp32(engine: TorchEngine, folder: str) -> None:
     rounded._model("a").params.copy_(engine._model("a").params)
     data = {"a": random_datums([60, 40])}
     (output,), (expected,) = _run(rounded, data), _run(engine, data)
-    # On average, and less near with experts: close to a tie of two a router's choice, and with it a position, may change.
+    # On average, and less near with experts: close to a tie of two a router's choice, and with it a position, may turn.
     difference = np.concatenate(output.logprobs_D) - np.concatenate(expected.logprobs_D)
     assert np.abs(difference).mean() < 0.1
     got, want = rounded._model("a").gradient, engine._model("a").gradient
