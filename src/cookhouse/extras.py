@@ -38,9 +38,11 @@ def install_command(extra: str) -> str:
     return shlex.join([*installer(), *_requirement(extra)])
 
 
-def has_engine() -> bool:
-    """Whether this environment can serve and compute: else its runs train at a service elsewhere."""
-    return not _not_found(ENGINE_PACKAGES)
+def has_engine(packages: Sequence[str] = ENGINE_PACKAGES) -> bool:
+    """Whether this environment has the engine's packages, or some of them; without, its runs train at a service
+    elsewhere.
+    """
+    return not _not_found(packages)
 
 
 def require_engine(what: str, packages: Sequence[str] = ENGINE_PACKAGES) -> None:

@@ -33,7 +33,7 @@ from cookhouse.cli.sweep import sweep
 from cookhouse.cli.usage import usage_message
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
 from cookhouse.cli.view import view
-from cookhouse.errors import BadRowsError, CookhouseError, InputError
+from cookhouse.errors import BadRowsError, CookhouseError, InputError, NoServiceError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.printable import printable
 from cookhouse.version import __version__
@@ -126,7 +126,7 @@ def _tell(text: str) -> None:
 def _verdict(error: Exception) -> tuple[str | None, int]:
     """What to tell the user of an exception, and the exit code; no message for what only a bug can raise."""
     match error:
-        case BadRowsError():
+        case BadRowsError() | NoServiceError():
             notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("in stage ")]
             return "\n".join([str(error), *notes]), EXIT_BAD_INPUT
         case InputError():

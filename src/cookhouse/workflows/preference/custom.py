@@ -11,6 +11,7 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
+from cookhouse.extras import require_engine
 from cookhouse.pair_losses import PairLogprobs, PairLoss
 from cookhouse.settings import PairLossSettings
 from cookhouse.training.clients.client import TrainingClient
@@ -31,10 +32,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CustomPairLoss:
-    """The mean of a loss over the pairs of a batch, and its gradient, computed here from the service's logprobs."""
+    """The mean of a loss over the pairs of a batch, and its gradient, computed here from the service's logprobs.
+
+    Raises:
+        InputError: torch is not installed.
+    """
 
     loss: PairLoss
     settings: PairLossSettings
+
+    def __post_init__(self) -> None:
+        require_engine(f"pair_loss={self.settings.pair_loss}, which the service does not compute,", ["torch"])
 
     def metrics(self, parts: Answered[PairPayload]) -> Mapping[str, float]:
         """`pair_metrics`, under `train/`."""
