@@ -16,7 +16,7 @@ import typer
 from cookhouse.blobs import open_blobs, put_folder
 from cookhouse.cli.checkpoints.deletion import delete
 from cookhouse.cli.checkpoints.saved import Saved, find_saved, folder_of, list_saved
-from cookhouse.cli.help import OrderedCommands
+from cookhouse.cli.help import WholeSentences
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.cli.tables import side_by_side, when
 from cookhouse.errors import InputError
@@ -25,7 +25,7 @@ from cookhouse.model_names import plain_name
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.local import default_state_dir
 
-checkpoints_app = typer.Typer(cls=OrderedCommands, help="List, inspect, export, push, import and delete checkpoints.")
+checkpoints_app = typer.Typer(cls=WholeSentences, help="List, inspect, export, push, import and delete checkpoints.")
 
 _KINDS = {"weights": "state", "sampler_weights": "sampler", "external_weights": "external"}
 

@@ -22,6 +22,8 @@ from cookhouse.service.local import default_state_dir, service_folder
 
 _PORT = 8000
 
+serve_app = typer.Typer()
+
 
 class ServeCommand(TyperCommand):
     """Takes `--ray` with and without an address behind it, which its parser cannot."""
@@ -42,6 +44,7 @@ def _with_address(words: Sequence[str]) -> list[str]:
     return completed
 
 
+@serve_app.command(cls=ServeCommand)
 def serve(
     command: Annotated[
         list[str] | None,
