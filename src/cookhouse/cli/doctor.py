@@ -211,7 +211,7 @@ def _service() -> Finding:
 
 
 def _extras() -> Iterator[Finding]:
-    every = extras()
+    every = [extra for extra in extras() if extra.name != "engine"]  # which has a line of its own
     there = [extra.name for extra in every if not extra.missing]
     yield Finding(about="extras", found=f"{', '.join(there) or 'none'} installed")
     lacking = [extra for extra in every if extra.missing]
