@@ -86,7 +86,7 @@ def _missing(extra: str) -> tuple[str, ...]:
     needed = [each for each in wanted if not each.marker or not each.marker.evaluate({"extra": ""})]
     missing = [f"{each.name}{each.specifier}" for each in needed if not _is_met(each.name, str(each.specifier))]
     others = [other for each in needed if each.name == _NAME for other in each.extras]  # extras of ours, in an extra
-    return tuple([*missing, *(name for other in others for name in _missing(other))])
+    return (*missing, *(name for other in others for name in _missing(other)))
 
 
 def _is_met(name: str, specifier: str) -> bool:

@@ -37,11 +37,14 @@ def pairs_of_logprobs(
 ) -> ArrayPairs:
     """Sums over the answers of interleaved datums, in double precision. Raises as `check_pairs`."""
     check_pairs(data_D, logprobs_D_T, reference_P2)
-    sums_D = [
-        np.sum(weights_T * logprobs_T.reshape(weights_T.shape).astype(np.float64))
-        for weights_T, logprobs_T in zip(answer_weights(data_D), logprobs_D_T, strict=True)
-    ]
+    sums_D = [_sum(*each) for each in zip(answer_weights(data_D), logprobs_D_T, strict=True)]
     return pairs_of_sums(np.array(sums_D), answer_tokens(data_D), reference_P2)
+
+
+def _sum(weights_T: NDArray[np.float64], logprobs_T: NDArray[Any]) -> float:
+    # Where no weight is, a logprob may be of anything, also minus infinity.
+    is_trained_T = weights_T != 0
+    return float(np.sum(weights_T[is_trained_T] * logprobs_T.reshape(weights_T.shape)[is_trained_T].astype(np.float64)))
 
 
 def check_pairs(
