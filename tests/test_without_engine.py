@@ -26,7 +26,7 @@ from cookhouse.recipes.served import check_pair_loss
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service import offer
 from cookhouse.training import CustomLoss, FakeService
-from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint
 from tests.recipes.pairs import config_maker, some
 
 COMMAND = "install engine"
@@ -61,8 +61,8 @@ def run_with_service(folder: Path) -> Path:
     (folder / "service").mkdir(parents=True)
     (folder / "service/server.db").touch()
     (folder / CONFIG_FILE).write_text('{"config": {"model_name": "cookhouse/tiny", "renderer_name": "human_ai"}}')
-    row = f'{{"name": "final", "epoch": 1, "batch": 0, "step": 2, "sampler_path": "{PATH}", "state_path": null, "final": true}}'
-    (folder / CHECKPOINTS_FILE).write_text(row + "\n")
+    saved = Checkpoint(name="final", epoch=1, batch=0, step=2, final=True, state_path=None, sampler_path=PATH)
+    (folder / CHECKPOINTS_FILE).write_text(saved.line + "\n")
     return folder
 
 
@@ -224,7 +224,7 @@ def test_no_session_is_opened_for_a_loss_that_cannot_be_computed(tmp_path: Path)
 
 def test_a_loss_of_ones_own_is_refused_and_so_is_a_module_that_imports_torch(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=COMMAND):
-        CustomLoss(function=lambda *_: (Any, {}))
+        CustomLoss(function=lambda data, logprobs: (logprobs[0].sum(), {}))  # noqa: ARG005
     own = tmp_path / "with_torch.py"
     own.write_text("import torch\nloss = 1\n")
     with pytest.raises(InputError, match=rf"with_torch\.py, which imports torch, needs the engine.*{COMMAND}"):

@@ -25,6 +25,21 @@ def likelihood(data, logprobs):
     loss = -torch.cat(logprobs).sum()
     return loss, {}
 """
+IMPORTS = """
+import importlib, pkgutil, cookhouse
+bad = []
+for module in pkgutil.walk_packages(cookhouse.__path__, "cookhouse.", onerror=lambda name: None):
+    if module.name.startswith(("cookhouse.engine", "cookhouse.server")) or module.name.endswith("__main__"):
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:
+        if error.name is None or error.name.partition(".")[0] not in (
+            "inspect_ai", "lm_eval", "mlflow", "opentelemetry", "tensorboard", "trackio", "wandb",
+        ):
+            bad.append((module.name, error.name))
+print(bad)
+"""
 COMMAND = "-m pip install 'cookhouse[engine] @ file://"
 
 
@@ -61,6 +76,12 @@ def test_nothing_of_the_engine_is_installed(client: Cookhouse) -> None:
     """Would catch a requirement of the client's that brings torch along."""
     found = f"print([n for n in {ENGINE_PACKAGES!r} if find_spec(n) is not None])"
     assert client.python(f"from importlib.util import find_spec; {found}").stdout == "[]\n"
+
+
+def test_every_module_of_the_client_is_imported(client: Cookhouse) -> None:
+    """Would catch a module that loads what only the engine has. Modules of other extras are left out."""
+    done = client.python(IMPORTS)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", [recipe.name for recipe in every_recipe()])

@@ -4,7 +4,6 @@ import logging
 import threading
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.assets import resolve_model
@@ -21,7 +20,7 @@ _loading = threading.Lock()
 """Two threads that import transformers at a time may see half of it."""
 
 
-def load_transformers() -> ModuleType:
+def load_transformers() -> Any:
     """Import transformers, which takes three seconds where torch is installed. Where it is not, that is as it should be
     for a client: what transformers says of it is not shown.
     """
