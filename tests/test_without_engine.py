@@ -17,7 +17,7 @@ from cookhouse.adapters import Adapters, EmbeddedEngine, ServiceAddress
 from cookhouse.cli import main
 from cookhouse.errors import InputError, NoServiceError
 from cookhouse.extras import ENGINE_PACKAGES, has_engine, require_engine
-from cookhouse.models.tokenizers import load_transformers
+from cookhouse.models.tokenizers import get_tokenizer, load_transformers
 from cookhouse.naming import load
 from cookhouse.recipes import dry_run, run_async
 from cookhouse.recipes.dpo import Config as Pairs
@@ -38,6 +38,7 @@ PATH = "tinker://a/sampler_weights/final"
 
 @pytest.fixture(autouse=True)
 def without_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    get_tokenizer("cookhouse/tiny")  # transformers looks for torch once: for the other tests of this process, too
     for name in ENGINE_PACKAGES:
         monkeypatch.setitem(sys.modules, name, None)
     for name in ("TINKER_API_KEY", "TINKER_BASE_URL"):
