@@ -150,8 +150,11 @@ async def _run_connected(
     is_part: bool,
 ) -> "RunResult[Any]":
     from cookhouse.runs import record_failure
+    from cookhouse.service.connection import check_service
     from cookhouse.workflows import run_workflow
 
+    if found.is_connecting:
+        check_service(found.address)
     begun_at = datetime.now(UTC)
     workflow, context = found.workflow, found.context
     is_shown = found.config.view and not is_part
@@ -259,13 +262,11 @@ def _replaced(config: RunSettings, given: Adapters) -> list[str]:
 
 def _early_server(given: Adapters, config: RunSettings) -> "AbstractAsyncContextManager[ServerProcess | None]":
     """The process of the embedded engine, if a run with these is to have one; whether it needs it is not known yet."""
-    from cookhouse.service.connection import check_service, chosen_service, early_server
+    from cookhouse.service.connection import chosen_service, early_server
 
-    if callable(given.service):
+    if callable(given.service) or not has_engine():
         return nullcontext()
-    address = chosen_service(given.service, os.environ, config.base_url)
-    check_service(address)
-    return early_server(address)
+    return early_server(chosen_service(given.service, os.environ, config.base_url))
 
 
 def _connection(
