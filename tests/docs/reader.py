@@ -124,8 +124,6 @@ def shortened(words: list[str], told: str) -> list[str]:
 def read(words: list[str], patch: pytest.MonkeyPatch) -> None:
     """Parse the words of a command, the settings of a run too, but not where it reads and writes; run nothing."""
     words = [*takewhile(lambda word: word not in ("<", ">"), words)]
-    for name in ("evaluate", "runs.commands"):
-        importlib.import_module(f"cookhouse.cli.{name}")  # before it takes what is put in its place
     patch.setattr(run, "run_recipe", _settle)
     command: Any = typer.main.get_command(app)
     if words[0].startswith("-"):
