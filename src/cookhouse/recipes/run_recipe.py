@@ -299,7 +299,7 @@ def _check_base_models(run: Resolved) -> list[str]:
     if not run.is_connecting or run.address is not None:
         return []
     if not has_engine():
-        return [f"the run needs a service, or the engine, which would check its model: {install_command('engine')}"]
+        return [f"the base model is not checked, since the engine is not installed: {install_command('engine')}"]
     check_models(base_models_of((run.config, *run.recipe.parts(run.config)), run.context.adapters.ports))
     return []
 
