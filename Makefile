@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-long test-newest test-gpu test-harness test-ray chromium check docs wheel bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-long test-newest test-client test-gpu test-harness test-ray chromium check docs wheel bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -43,6 +43,10 @@ chromium:
 # own that is removed again (4 GB for minutes where torch is a build with CUDA). Skipped where that Python is missing.
 test-newest:
 	.ci/newest-python -q $(or $(ARGS),tests/server/store tests/server/checkpoints tests/registry/test_sqlite.py)
+
+# The client, installed alone from a wheel in an environment of its own that is removed again, against a server of this one.
+test-client: $(VENV)/installed-dev
+	.ci/client $(ARGS)
 
 # What computes in an engine: its own tests, and those that start one through the server or the command line.
 test-gpu: $(VENV)/installed-dev
@@ -101,7 +105,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade pip
 	@$(PIP) torch
-	@$(PIP) --editable .
+	@$(PIP) --editable ".[engine]"
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
@@ -122,7 +126,7 @@ $(VENV)/installed-bench: $(VENV)/installed
 	@$(COOKBOOK)
 	@touch $@
 
-# A wheel in dist/, which needs nothing of this folder: `pip install dist/cookhouse-*.whl -c constraints.txt`.
+# A wheel in dist/, which needs nothing of this folder; installed alone it is the client, with [engine] behind it all.
 wheel: $(VENV)/installed
 	@rm -rf build dist
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

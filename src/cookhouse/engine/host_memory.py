@@ -53,3 +53,8 @@ def _machine_bytes(meminfo: Path) -> int:
     if "SC_AVPHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_AVPHYS_PAGES") * page_bytes
     return os.sysconf("SC_PHYS_PAGES") * page_bytes // 2
+
+
+def show_bytes(num_bytes: int) -> str:
+    """An amount of memory, for people."""
+    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**27 else f"{num_bytes / 2**20:.2f} MiB"

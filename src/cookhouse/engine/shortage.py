@@ -2,7 +2,8 @@
 
 import torch
 
-from cookhouse.engine.memory import free_bytes, show_bytes
+from cookhouse.engine.host_memory import show_bytes
+from cookhouse.engine.memory import free_bytes
 from cookhouse.errors import InputError
 
 _KINDS = (torch.OutOfMemoryError, MemoryError)

@@ -27,6 +27,7 @@ from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.external_folder import write_external
 from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.heap import give_back
+from cookhouse.engine.host_memory import show_bytes
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.memory import held_bytes, most_bytes, total_bytes
@@ -111,7 +112,7 @@ class TorchEngine:
         number = torch.get_num_threads()
         cores = f", {number} thread{'s' * (number > 1)}" if self._device.type == "cpu" else ""
         share = self._share_bytes  # not what is free of it, which differs between workers with the same
-        memory_share = "" if share is None else f", {memory.show_bytes(share)} of memory"
+        memory_share = "" if share is None else f", {show_bytes(share)} of memory"
         return f"{self._device}{cores}, {self._dtype}{memory_share}".replace("torch.", "")
 
     def memory_use(self) -> MemoryUse:

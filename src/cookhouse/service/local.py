@@ -15,16 +15,20 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from cookhouse.assets import resolve_model
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.extras import has_engine
 from cookhouse.model_names import plain_name
 from cookhouse.models.hub import HubPart, current_hub
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.process import SERVER_COMMAND, ServerProcess, started_server
 from cookhouse.service.restarts import Deaths, Restarts
 from cookhouse.service.running import LocalServer, ServerStart
+
+if TYPE_CHECKING:
+    from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 
 LOOPBACK = "127.0.0.1"
 _LOCK_PATIENCE_SECONDS = 20.0
@@ -40,24 +44,20 @@ def service_folder(run_folder: Path) -> Path:
 
 
 def stored_files(state_dir: Path, path: str) -> Path | None:
-    """The folder in which a server on this machine keeps the weights at a `tinker://` path; None: it does not."""
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
-
-    if not is_state_dir(state_dir):
-        return None
-    return next((kept.folder for kept in stored_checkpoints(state_dir) if kept.row.path == path), None)
+    """The folder in which a server on this machine keeps the weights at a `tinker://` path; None: it does not, or the
+    engine is not installed, which reads that.
+    """
+    return next((kept.folder for kept in _stored(state_dir) if kept.row.path == path), None)
 
 
 def is_readable_state(state_dir: Path) -> bool:
     """Whether another server of this user's can read the checkpoints there: not those of another version, nor those of
     another user.
     """
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
-
-    if not is_state_dir(state_dir) or state_dir.stat().st_uid != os.geteuid():
+    if not keeps_checkpoints(state_dir) or state_dir.stat().st_uid != os.geteuid():
         return False
     try:
-        stored_checkpoints(state_dir)
+        _stored(state_dir)
     except (InputError, OSError):
         return False
     return True
@@ -77,12 +77,26 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
 
 
 def stored_base_model(path: str) -> str | None:
-    """The base model of the weights at a `tinker://` path that lie there; None: they do not."""
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
-
-    folder = default_state_dir(os.environ)
-    kept = stored_checkpoints(folder) if is_state_dir(folder) else ()
+    """The base model of the weights at a `tinker://` path that lie there; None: they do not, or the engine is not
+    installed, which reads that.
+    """
+    kept = _stored(default_state_dir(os.environ))
     return next((each.row.base_model for each in kept if each.row.path == path), None)
+
+
+def keeps_checkpoints(state_dir: Path) -> bool:
+    """Whether a server has kept its state here."""
+    from cookhouse.server.store.state_dir import is_state_dir
+
+    return is_state_dir(state_dir)
+
+
+def _stored(state_dir: Path) -> "Sequence[StoredCheckpoint]":
+    if not keeps_checkpoints(state_dir) or not has_engine():
+        return ()
+    from cookhouse.server.checkpoints.state_folder import stored_checkpoints
+
+    return stored_checkpoints(state_dir)
 
 
 @contextlib.asynccontextmanager

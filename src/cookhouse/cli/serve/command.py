@@ -15,11 +15,14 @@ from cookhouse.cli.serve.backup import back_up_state, check_backup
 from cookhouse.cli.serve.checks import check_command, check_port_is_free, is_loopback, parse_keys
 from cookhouse.cli.serve.foreground import run_in_foreground
 from cookhouse.errors import InputError
+from cookhouse.extras import require_engine
 from cookhouse.model_names import parse_served
 from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.service.local import default_state_dir, service_folder
 
 _PORT = 8000
+
+serve_app = typer.Typer()
 
 
 class ServeCommand(TyperCommand):
@@ -41,6 +44,7 @@ def _with_address(words: Sequence[str]) -> list[str]:
     return completed
 
 
+@serve_app.command(cls=ServeCommand)
 def serve(
     command: Annotated[
         list[str] | None,
@@ -304,6 +308,7 @@ def serve(
     A sample ends at the model's own end tokens beside what a request names in `stop`; with an empty list it goes on to
     max_tokens.
     """  # noqa: D301  \b keeps lines as they are
+    require_engine("cookhouse serve")
     state = state_dir or default_state_dir(os.environ)
     if backup is not None:
         check_backup(state, command=command, database=database, shared_folder=shared_folder, checkpoints=checkpoints)

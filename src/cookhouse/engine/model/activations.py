@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from cookhouse.engine.host_memory import show_bytes
 from cookhouse.engine.lora.lora import Segment, Weights
-from cookhouse.engine.memory import free_bytes, show_bytes, total_bytes
+from cookhouse.engine.memory import free_bytes, total_bytes
 from cookhouse.engine.shortage import ShortageError
 
 _PROBE_TOKENS = 64

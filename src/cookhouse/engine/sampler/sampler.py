@@ -14,9 +14,9 @@ from torch import Tensor
 
 from cookhouse.engine.contract import CacheUse, NoMemoryError, SampleOutput, SampleRequest
 from cookhouse.engine.engine import SampleFailure
+from cookhouse.engine.host_memory import show_bytes
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Weights
-from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.delta import CHUNK
 from cookhouse.engine.sampler.alone import together_or_alone

@@ -23,10 +23,10 @@ from cookhouse.server.backup.named_files import (
     named_files,
     remove,
 )
-from cookhouse.server.checkpoints.state_folder import DATABASE, is_state_dir
 from cookhouse.server.journal import Segments
 from cookhouse.server.store.identity import ID_FILE
 from cookhouse.server.store.sqlite import copy_database
+from cookhouse.server.store.state_dir import DATABASE, is_state_dir
 from cookhouse.server.store.store import Store
 
 Say = Callable[[str], None]

@@ -22,9 +22,10 @@ from cookhouse.engine.peft_import import import_apart
 from cookhouse.errors import InputError
 from cookhouse.files import write_whole
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.checkpoints.state_folder import DATABASE, is_state_dir, stored_checkpoints
+from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
+from cookhouse.server.store.state_dir import DATABASE, is_state_dir
 from cookhouse.weights.peft_folders import is_peft_path, peft_path
 
 _log = logging.getLogger(__name__)

@@ -16,8 +16,9 @@ from typing import Literal, TypeVar
 import tinker
 
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.extras import has_engine, require_engine
 from cookhouse.registry import ModelRegistry
-from cookhouse.settings import TrainingSettings
+from cookhouse.settings import PairLossSettings, TrainingSettings
 from cookhouse.training.clients.client import Connect, ServiceClient, TrainingClient
 from cookhouse.weights.names import find_weights, is_same_renderer, other_format
 
@@ -68,13 +69,15 @@ async def open_session(connect: Connect, spec: SessionSpec) -> TrainingSession:
     """Connect, and make the training client that `spec` asks for.
 
     Raises:
-        InputError: the service refused the model, the checkpoint or the key.
+        InputError: the service refused the model, the checkpoint or the key; or it does not compute the loss over
+            pairs, and torch is not installed.
         ServiceError: it could not be reached, or failed.
     """
     with service_errors("opening a session"):
         service = await connect()
         try:
             await _check_format(service, spec)
+            await _check_pair_loss(service, spec)
             # The SDK opens its session inside the first of these calls and blocks meanwhile: not on the event loop.
             pending = await _in_thread(partial(_submit_client, service, spec))
             context_tokens = await service.context_tokens(spec.settings.model_name)
@@ -93,6 +96,15 @@ async def _check_format(service: ServiceClient, spec: SessionSpec) -> None:
     trained = await ask(find_weights(name, spec.registry).path("training"))
     if trained is not None and not is_same_renderer(trained, settings.renderer_name):
         raise other_format("load_checkpoint_path", name, trained, settings.renderer_name)
+
+
+async def _check_pair_loss(service: ServiceClient, spec: SessionSpec) -> None:
+    """Refuse a loss over pairs that the service leaves to torch, where that is missing."""
+    settings = spec.settings
+    if not isinstance(settings, PairLossSettings) or has_engine(["torch"]):
+        return
+    if settings.pair_loss not in (await service.pair_losses()).names:
+        require_engine(f"pair_loss={settings.pair_loss}, which the service does not compute,", ["torch"])
 
 
 def _submit_client(service: ServiceClient, spec: SessionSpec) -> Awaitable[TrainingClient]:
