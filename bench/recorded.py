@@ -12,7 +12,9 @@ from bench.trivial_server import Receive, Send, Trivial
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.simulated import Costs
-from cookhouse.server.main import bind, make_server
+from cookhouse.server.access.connections import Connections, limits_of
+from cookhouse.server.access.serving import make_server
+from cookhouse.server.main import bind
 
 _FREE = Costs(pass_seconds=0, pass_token_seconds=0, step_seconds=0, decode_seconds=0, save_seconds=0)
 _OWN_HEADERS = {b"host", b"content-length", b"x-api-key", b"connection"}
@@ -81,7 +83,7 @@ def record(
 
     recorder = _Recorder(num_sequences, num_tokens, max_tokens)
     listener = bind("127.0.0.1", 0)
-    server = make_server(recorder)
+    server = make_server(recorder, Connections(limits_of(None, None, 20.0), lambda _: False))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -16,7 +16,9 @@ import numpy as np
 
 from cookhouse.engine.contract import ForwardBackwardOutput, SampledSequence, SampleOutput
 from cookhouse.engine.simulated import Costs
-from cookhouse.server.main import bind, make_server
+from cookhouse.server.access.connections import Connections, limits_of
+from cookhouse.server.access.serving import make_server
+from cookhouse.server.main import bind
 from cookhouse.server.wire import SampleShape, encode_pass, encode_sample
 
 _PREFIX = "/api/v1/"
@@ -127,7 +129,9 @@ def main(costs: Costs, shape: tuple[int, int], max_tokens: int) -> None:
     """Serve until the end of stdin."""
     listener = bind("127.0.0.1", 0)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    server = make_server(Trivial(costs, shape=shape, max_tokens=max_tokens))
+    server = make_server(
+        Trivial(costs, shape=shape, max_tokens=max_tokens), Connections(limits_of(None, None, 20.0), lambda _: False)
+    )
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     asyncio.run(server.serve(sockets=[listener]))
 

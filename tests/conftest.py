@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -78,11 +79,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Leave a million objects of the tests themselves out of garbage collection, and run full collections rarely: each
-    stopped every thread for most of a second.
+    stopped every thread for most of a second. Commands, which are imported when they are asked for, are imported before
+    that: one that is first asked for by a test which has put something in the place of another would keep that.
     """
+    if "cookhouse.cli.main" in sys.modules:
+        from cookhouse.cli.help import COMMANDS
+
+        for command in COMMANDS.values():
+            import_module(f"cookhouse.cli.{command.place.partition(':')[0]}")
     gc.collect()
     gc.freeze()
     gc.set_threshold(700, 10, 100)
+
+
+_GROWTH_PAGES = 2**20
+_collected_pages = 0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Collect what engines leave: each reserves gigabytes of address space for its cache, and a process that holds more
+    than there is memory cannot start another.
+    """
+    global _collected_pages
+    pages = _num_data_pages()
+    if pages > _collected_pages + _GROWTH_PAGES:
+        gc.collect()
+        _collected_pages = _num_data_pages()
+
+
+def _num_data_pages() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[5])
+    except OSError:
+        return 0
 
 
 @pytest.fixture(autouse=True)

@@ -80,6 +80,12 @@ def test_a_setting_refuses_what_is_no_number_with_the_line(tmp_path: Path, name:
         settle(find_recipe("supervised"), {"file": given})
 
 
+def test_a_setting_that_no_recipe_has_is_told_with_the_line(tmp_path: Path) -> None:
+    given = read_config_file(_file(tmp_path, "a.yaml", "seed: 1\nbath_size: 2\n"))
+    with pytest.raises(InputError, match=r"a\.yaml:2: unknown setting of recipe supervised 'bath_size'; did you mean"):
+        settle(find_recipe("supervised"), {"file": given})
+
+
 def test_a_zero_in_front_is_read_as_on_a_command_line(tmp_path: Path) -> None:
     given = read_config_file(_file(tmp_path, "a.yaml", "seed: 010\nview: yes\n"))
     config = settle(find_recipe("supervised"), {"file": given}).config

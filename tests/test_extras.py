@@ -86,3 +86,13 @@ def test_extras_say_which_packages_are_missing_or_too_old(monkeypatch: pytest.Mo
 
 def test_ours_are_those_of_the_project() -> None:
     assert {"data", "wandb", "vision", "inspect"} <= {extra.name for extra in extras.extras()}
+
+
+def test_an_extra_that_contains_another_of_ours_lacks_what_that_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a server's extra that is said to be there without the engine."""
+    requires = ['cookhouse[engine]; extra == "ray"', 'pytest>=1; extra == "ray"', 'no-such-thing; extra == "engine"']
+    install(monkeypatch, Installed(requires=requires, names=["ray", "engine"]))
+    assert {extra.name: extra.missing for extra in extras.extras()} == {
+        "engine": ("no-such-thing",),
+        "ray": ("no-such-thing",),
+    }

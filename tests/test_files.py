@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.files import expanded_home, unwritable
+from cookhouse.files import expanded_home, make_folder, unwritable
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_a_folder_is_as_private_as_the_one_it_lies_in(tmp_path: Path, mode: int) -> None:
+    """Would catch a folder that others enter where it is moved to, and one of a user's that others were to read."""
+    tmp_path.chmod(mode)
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b", exist_ok=True)
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a" / "b")] == [mode] * 2
+    with pytest.raises(FileExistsError):
+        make_folder(tmp_path / "a")
 
 
 def test_a_folder_that_refuses_a_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,17 @@ T = TypeVar("T")
 
 
 def own_copy(value: T) -> T:
-    """The value with lists, dicts, sets, tuples and arrays of its own, however deep; other objects are shared."""
+    """The value with lists, dicts, sets, tuples and arrays of its own, however deep; other objects are shared. Lists
+    and dicts of classes of their own become plain ones.
+    """
     return _copied(value)  # type: ignore[no-any-return]
 
 
 def _copied(value: Any) -> Any:
     kind = type(value)
-    if kind is list:
+    if isinstance(value, list):
         return [_copied(each) for each in value]
-    if kind is dict:
+    if isinstance(value, dict):
         return {name: _copied(each) for name, each in value.items()}
     if kind is tuple:
         return tuple(map(_copied, value))

@@ -3,6 +3,7 @@
     CookhouseError
     ├── InputError             the caller's: a file, flag, config value or request that is unusable (a ValueError)
     │   ├── BadRowsError       rows of a data set
+    │   ├── NoServiceError     a run that has nothing to train or sample with
     │   └── UnknownNameError   a name that is not in the set it was looked up in
     └── ServiceError           the training service's: it failed, or could not be reached
 
@@ -83,6 +84,10 @@ class BadRowsError(InputError):
             *ways_out,
         ]
         super().__init__("\n  ".join(lines) if num_bad > 1 else " ".join(str(refused[0]).split()))
+
+
+class NoServiceError(InputError):
+    """No service is named, and the engine is not installed; the message has a line for each way on."""
 
 
 def with_article(noun: str) -> str:

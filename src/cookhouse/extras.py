@@ -1,9 +1,10 @@
-"""Extras of this installation: what they need, and the command that adds one."""
+"""Extras of this installation: what they need, and the command that adds one. The engine is one of them."""
 
 import json
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
@@ -11,10 +12,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from cookhouse.errors import InputError
+
 _NAME = "cookhouse"
 _FOR_DEVELOPERS = frozenset({"dev", "bench", "docs"})
 _UNPINNED = frozenset({"verifiers"})
 """Extras that want other releases than the constraints pin."""
+ENGINE_PACKAGES = ("alembic", "fastapi", "prometheus_client", "pyrage", "torch")
+"""Modules of the extra `engine` that nothing else of cookhouse needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +36,29 @@ def install_command(extra: str) -> str:
     an index (https://packaging.python.org/en/latest/specifications/direct-url/).
     """
     return shlex.join([*installer(), *_requirement(extra)])
+
+
+def has_engine(packages: Sequence[str] = ENGINE_PACKAGES) -> bool:
+    """Whether this environment has the engine's packages, or some of them; without, its runs train at a service
+    elsewhere.
+    """
+    return not _not_found(packages)
+
+
+def require_engine(what: str, packages: Sequence[str] = ENGINE_PACKAGES) -> None:
+    """Refuse what only works with the engine's packages, or with some of them.
+
+    Raises:
+        InputError: one of them is missing; the message has the command that installs them.
+    """
+    if missing := _not_found(packages):
+        raise InputError(
+            f"{what} needs the engine, which is not installed (no {', '.join(missing)}): {install_command('engine')}"
+        )
+
+
+def _not_found(packages: Sequence[str]) -> list[str]:
+    return [name for name in packages if find_spec(name) is None]
 
 
 def extras() -> list[Extra]:
@@ -56,7 +84,9 @@ def _missing(extra: str) -> tuple[str, ...]:
     every = [Requirement(text) for text in (installed.requires if installed is not None else None) or ()]
     wanted = [each for each in every if each.marker is not None and each.marker.evaluate({"extra": extra})]
     needed = [each for each in wanted if not each.marker or not each.marker.evaluate({"extra": ""})]
-    return tuple(f"{each.name}{each.specifier}" for each in needed if not _is_met(each.name, str(each.specifier)))
+    missing = [f"{each.name}{each.specifier}" for each in needed if not _is_met(each.name, str(each.specifier))]
+    others = [other for each in needed if each.name == _NAME for other in each.extras]  # extras of ours, in an extra
+    return (*missing, *(name for other in others for name in _missing(other)))
 
 
 def _is_met(name: str, specifier: str) -> bool:

@@ -56,6 +56,19 @@ def expanded_home(setting: str, text: str) -> str:
     return re.sub(r"(^|,)~(?=/|$|,)", lambda found: found[1] + str(Path.home()), text)
 
 
+def make_folder(folder: Path, *, exist_ok: bool = False) -> None:
+    """Make a folder, and those above it that are missing; others may do no more there than in the one that was there.
+
+    Raises:
+        FileExistsError: it is there, unless that is allowed.
+    """
+    parent = next(above for above in folder.parents if above.exists())
+    mode = 0o777 & parent.stat().st_mode
+    for missing in reversed([above for above in folder.parents if not above.exists()]):
+        missing.mkdir(mode=mode, exist_ok=True)
+    folder.mkdir(mode=mode, exist_ok=exist_ok)
+
+
 def sync(path: Path) -> None:
     """Return when a file's content, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

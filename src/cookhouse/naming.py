@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeGuard, TypeVar
 
 from cookhouse.errors import InputError, UnknownNameError, with_article
+from cookhouse.extras import ENGINE_PACKAGES, require_engine
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -211,6 +212,8 @@ def _import_errors(name: str) -> Iterator[None]:
     except InputError:
         raise
     except ModuleNotFoundError as error:
+        if error.name in ENGINE_PACKAGES:
+            require_engine(f"{name}, which imports {error.name},", [error.name])
         raise InputError(
             f"{name} cannot be imported: there is no module {error.name!r}; see that it is installed"
         ) from error

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from cookhouse.errors import InputError, shown_path
 
 MAX_REWARD = 1e30
@@ -18,7 +20,7 @@ _SHOWN_CHARACTERS = 100
 
 def number_of(value: object) -> float | None:
     """The number that a value is: Python's, numpy's, or a tensor without dimensions. None: it is none, or too large."""
-    if isinstance(value, str | bytes | complex) or getattr(value, "shape", ()) != ():
+    if isinstance(value, str | bytes | complex | np.complexfloating) or getattr(value, "shape", ()) != ():
         return None
     if not hasattr(value, "__float__"):
         return None

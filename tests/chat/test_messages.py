@@ -76,6 +76,14 @@ def test_reasoning_given_twice_is_one_and_the_same() -> None:
         parse_messages([{"role": "assistant", "content": "4", "reasoning_content": "2+2", "thinking": "hm"}])
 
 
+@pytest.mark.parametrize(("written", "trained"), [("</think>x", "</think>x"), ("hm</think>x", "x"), ("x", "x")])
+def test_a_closing_tag_beside_a_thinking_part(written: str, trained: str) -> None:
+    """Would catch text that is lost since it begins with the tag, and reasoning that is trained twice."""
+    thinking = {"type": "thinking", "thinking": "hm"}
+    (message,) = parse_messages([{"role": "assistant", "content": [thinking, {"type": "text", "text": written}]}])
+    assert message["content"] == [thinking, {"type": "text", "text": trained}]
+
+
 @pytest.mark.parametrize("key", ["function_call", "reasoning_details", "refusal", "image", "images", "videos", "audio"])
 def test_a_key_with_a_meaning_that_is_not_read_is_refused(key: str) -> None:
     with pytest.raises(InputError, match=f"message 1: {key} is not read; "):

@@ -30,8 +30,10 @@ SETTINGS = (
 class Cookhouse:
     """Starts `cookhouse` in one folder, and knows which processes it has left there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+        """`python`: that of the environment whose cookhouse is started."""
         self.folder = folder
+        self._python = python
         self._started: list[subprocess.Popen[str]] = []
 
     def run(
@@ -76,7 +78,7 @@ class Cookhouse:
     ) -> subprocess.CompletedProcess[str]:
         """Run a program that imports cookhouse to its end, its output captured."""
         return subprocess.run(
-            [sys.executable, "-c", code, *arguments],
+            [self._python, "-c", code, *arguments],
             cwd=self.folder,
             env=self._environment(env),
             stdin=subprocess.DEVNULL,
@@ -158,7 +160,7 @@ class Cookhouse:
                 process.communicate()
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "cookhouse", *arguments]
+        return [self._python, "-m", "cookhouse", *arguments]
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TINKER_", "COOKHOUSE_"))}

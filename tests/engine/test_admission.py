@@ -7,7 +7,7 @@ import pytest
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec
-from cookhouse.engine.memory import show_bytes
+from cookhouse.engine.host_memory import show_bytes
 from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums

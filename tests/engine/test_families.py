@@ -227,11 +227,11 @@ def test_bf16_stays_near_fp32(engine: TorchEngine, folder: str) -> None:
     rounded._model("a").params.copy_(engine._model("a").params)
     data = {"a": random_datums([60, 40])}
     (output,), (expected,) = _run(rounded, data), _run(engine, data)
-    # On average: near a tie of two experts a router's choice, and with it a position, may change.
+    # On average, and less near with experts: close to a tie of two a router's choice, and with it a position, may turn.
     difference = np.concatenate(output.logprobs_D) - np.concatenate(expected.logprobs_D)
     assert np.abs(difference).mean() < 0.1
     got, want = rounded._model("a").gradient, engine._model("a").gradient
-    assert torch.cosine_similarity(got, want, 0) > 0.95
+    assert torch.cosine_similarity(got, want, 0) > (0.9 if "moe" in folder else 0.98)
 
 
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -299,19 +299,21 @@ _QWEN3 = 2 * (32 + 48) + 2 * (32 + 24)
 _GATED = (32 + 128) + 2 * (32 + 32) + (64 + 32)  # queries bring a gate along
 _MIXED, _HEADS = 2 * 2 * 16 + 8 * 8, 8 * 8
 _DELTA_LAYER = (32 + _MIXED) + (32 + _HEADS) + 2 * (32 + 8) + (_HEADS + 32)
-_SIX_EXPERTS = 6 * 3 * (32 + 24) + 3 * (32 + 40)
+# The experts of a layer share what is on the side of the hidden dimension.
+_SIX_EXPERTS = 3 * (32 + 6 * 24) + 3 * (32 + 40)
 NUM_FEATURES = {
     "llama": 2 * (2 * (32 + 32) + 2 * (32 + 16) + _DENSE) + _HEAD,
     "qwen2": 2 * (2 * (32 + 32) + 2 * (32 + 8) + _DENSE) + _HEAD,
     "qwen3": 2 * (_QWEN3 + _DENSE) + _HEAD,
-    "qwen3_moe": 2 * _QWEN3 + _DENSE + 6 * 3 * (32 + 24) + _HEAD,
+    "qwen3_moe": 2 * _QWEN3 + _DENSE + 3 * (32 + 6 * 24) + _HEAD,
     "deepseek_v3": 2 * ((32 + 16) + (16 + 72) + (32 + 28) + (20 + 88) + (48 + 32))
     + _DENSE
-    + (8 + 1) * 3 * (32 + 16)
+    + 3 * (32 + 8 * 16)
+    + 3 * (32 + 16)
     + _HEAD,
-    "gpt_oss": 2 * (_QWEN3 + 4 * 3 * (32 + 24)) + _HEAD,
+    "gpt_oss": 2 * (_QWEN3 + 3 * (32 + 4 * 24)) + _HEAD,
     "granite": 2 * (_NARROW + _DENSE) + _HEAD,
-    "granitemoe": 2 * (_NARROW + 4 * 3 * (32 + 24)) + _HEAD,
+    "granitemoe": 2 * (_NARROW + 3 * (32 + 4 * 24)) + _HEAD,
     "cohere": 2 * (_NARROW + _DENSE) + _HEAD,
     "cohere2": 2 * (_NARROW + _DENSE) + _HEAD,
     "gemma2": 2 * (_QWEN3 + _DENSE) + _HEAD,

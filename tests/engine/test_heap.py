@@ -34,3 +34,36 @@ def test_memory_that_was_freed_is_kept_until_it_is_given_back() -> None:
     first, again, anew = (int(word) for word in done.stdout.split())
     assert again < first / 4
     assert anew > 2 * again
+
+
+_ADAPTERS = """
+from pathlib import Path
+from cookhouse.assets import TINY_MODEL
+from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.heap import keep_freed
+keep_freed()
+from cookhouse.engine.torch_engine import TorchEngine
+
+def held():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
+
+engine = TorchEngine(base_models=[TINY_MODEL], device="cpu", precision="float32")
+before = held()
+for index in range(40):
+    engine.create_model(str(index), TINY_MODEL, LoraSpec(rank=64, seed=0))
+most = held()
+for index in range(40):
+    engine.delete_model(str(index))
+print(before, most, held())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the heap of glibc")
+def test_memory_of_models_comes_back_when_they_are_deleted() -> None:
+    """Would catch a session of hundreds of adapters that holds gigabytes for as long as the engine lives."""
+    done = subprocess.run([sys.executable, "-c", _ADAPTERS], capture_output=True, text=True, check=True)
+    before, most, after = (int(word) for word in done.stdout.split())
+    assert most - before > 100
+    assert after - before < (most - before) / 4

@@ -1,6 +1,7 @@
 """Catches a budget taken from the machine's memory where a container has less."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,22 @@ def test_the_machine_or_the_container_whichever_has_less(monkeypatch: pytest.Mon
     for limit, expected in ((None, 900), (1000, 900), (350, 350), (0, 0)):
         monkeypatch.setattr(ControlGroups, "free_bytes", lambda _, limit=limit: limit)
         assert free_bytes(torch.device("cpu")) == expected
+
+
+def test_limits_of_a_batch_system_are_memory_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a budget of the whole machine under `ulimit -v` or `ulimit -d`, of which allocations fail."""
+    limits = {resource.RLIMIT_AS: 50 * 4096, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits[kind], resource.RLIM_INFINITY))
+    monkeypatch.setattr(os, "sysconf", lambda _: 4096)
+    (tmp_path / "statm").write_text("30 20 5 1 0 10 0")
+    assert host_memory._own_limits(tmp_path / "statm") == [(50 * 4096, 30 * 4096)]
+    limits[resource.RLIMIT_DATA] = 15 * 4096
+    assert host_memory._own_limits(tmp_path / "statm")[1] == (15 * 4096, 10 * 4096)
+    monkeypatch.setattr(host_memory, "_machine_bytes", lambda _: 10**9)
+    monkeypatch.setattr(ControlGroups, "free_bytes", lambda _: None)
+    for own, expected in (([], 10**9), ([(900, 300), (800, 300)], 500), ([(900, 1000)], 0)):
+        monkeypatch.setattr(host_memory, "_own_limits", lambda own=own: own)
+        assert host_memory.available_bytes() == expected
 
 
 @pytest.mark.parametrize("tells_free", [False, True])

@@ -36,6 +36,10 @@ async def test_expressions_in_another_notation() -> None:
     """The same where algebra decides."""
     right = [notation(number) for notation in EXPRESSIONS.values() for number in NUMBERS[:2]]
     assert [case for case in right if not await grade_math(*case, timeout_seconds=30)] == []
+    assert await grade_math("1/2*x", "\\frac{x}{2}", timeout_seconds=30)
+    assert not await grade_math("1/2*x", "\\frac{1}{2x}", timeout_seconds=30)
+    for wrong in (("B) 12 or C) 13", "B"), ("\\frac\\pi2", "\\frac{2}{\\pi}"), ("A^T", "A")):
+        assert not await grade_math(*wrong, timeout_seconds=30)
     near = list(near_misses(EXPRESSIONS))[::5]
     assert [case for case in near if await grade_math(*case[1:], timeout_seconds=30)] == []
 
@@ -54,6 +58,11 @@ async def test_expressions_in_another_notation() -> None:
         *[("5_{10}", "5"), ("2516", "2516_8"), ("(101)_2", "101_{2}"), ("ff_{16}", "FF_{16}"), ("X = 12_5", "12_5")],
         *[("**12**", "12"), ('"12"', "12"), ("The answer is 12", "12"), ("答案是12", "12"), ("= 12", "12")],
         *[("\\underline{12}", "12"), ("{\\bf 12}", "12"), ("\\nicefrac{1}{2}", "0.5"), ("3∶4", "3:4")],
+        *[("\\frac\\pi2", "\\frac{\\pi}{2}"), ("\\frac{3}\\pi", "\\frac{3}{\\pi}"), ("\\binom52", "\\binom{5}{2}")],
+        *[("(-1)/2", "-\\frac12"), ("-1/(2)", "-0.5"), ("12 per cent", "12\\%"), ("\\overline{2516}_9", "2516_9")],
+        *[("n choose 2", "\\binom n2"), ("3/(-4)", "-\\frac34"), ("2516_{base 9}", "2516_9"), ("x in [0,1]", "[0,1]")],
+        *[("x^½", "x^{\\frac12}"), ("2Pi", "2\\pi"), ("2516_{\\text{base 9}}", "2516_9")],
+        *[("\\text{2516}_9", "2516_{9}"), ("\\mathbb{R}\\backslash\\{0\\}", "\\mathbb{R}\\setminus\\{0\\}")],
     ],
 )
 def test_one_of_a_kind(answer: str, expected: str) -> None:
@@ -73,6 +82,9 @@ def test_one_of_a_kind(answer: str, expected: str) -> None:
         *[("\\varnothing", "0"), ("DNE", "undefined"), ("25°C", "25°F")],
         *[("]1,2[", "[1,2]"), ("5 sec", "5 min"), ("0.000000", "10^{-30}"), ("1e-30", "1e-31")],
         *[("\\boxed 42", "4"), ("\\boxed 42", "2"), ("x = 5", "y = 5")],
+        *[("B) 12, C) 13", "12"), ("12 M", "12"), ("12'", "12''"), ("f'(x)", "f''(x)")],
+        *[("12 choose 2", "12"), ("2516_{base 8}", "2516_9"), ("x in [0,1]", "(0,1)"), ("3/(-4)", "0.75")],
+        *[("-(-1)/2", "-\\frac12"), ("0.\\overline{12}_9", "12_9")],
     ],
 )
 def test_one_near_miss_of_a_kind(answer: str, expected: str) -> None:

@@ -38,6 +38,7 @@ def _returns(expected: object, *arguments: object) -> FunctionTest:
         ("import sys\nprint('a')\nsys.stdout.close()", _prints("a")),
         ("import sys, io\nsys.stdout = io.StringIO()\nsys.__stdout__.write('a')", _prints("a")),
         ("out = open(1, 'w')\nout.write('a')", _prints("a")),
+        ("import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach())\nprint('a')", _prints("a")),
         ("class A:\n    def __del__(self): print(say())\ndef say(): return 'a'\nx = A()", _prints("a")),
         ("class A:\n    def __del__(self): print('a')\nx = A()\nx.me = x\nraise SystemExit", _prints("a")),
         ("import sys\nsys.stdout = None", _prints("")),

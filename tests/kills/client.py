@@ -5,6 +5,7 @@ and leaves in FOLDER its model's id and all that it was told. T positions.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -148,3 +149,4 @@ def main(loop: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]))
+    os._exit(0)  # threads of the SDK's HTTP library abort now and then while an interpreter ends

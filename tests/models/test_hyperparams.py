@@ -145,8 +145,35 @@ def test_quantized_matrices_count_once_and_packed_ones_whole(tmp_path: Path) -> 
             f"{layer}.mlp.experts.down_proj_bias": [4, 96],
         },
     )
-    assert lora_parameter_count(str(tmp_path), 2) == 2 * (24 + 4 * 3 * (96 + 64))
+    assert lora_parameter_count(str(tmp_path), 2) == 2 * (24 + 3 * (96 + 4 * 64))
     assert lora_parameter_count(str(tmp_path), 2, include_experts=False) == 2 * 24
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "shapes", "expected"),
+    [
+        (24, {"mlp.experts.down_proj_blocks": [32, 2880, 90, 16]}, 6_842_880),
+        (
+            40,
+            {
+                "mlp.experts.down_proj": [256, 2048, 512],
+                "mlp.shared_expert.gate_proj.weight": [512, 2048],
+                "mlp.shared_expert.up_proj.weight": [512, 2048],
+                "mlp.shared_expert.down_proj.weight": [2048, 512],
+            },
+            16_281_600,
+        ),
+    ],
+)
+def test_experts_count_as_the_hosted_service_counts_them(
+    num_layers: int, shapes: dict[str, list[int]], expected: int, tmp_path: Path
+) -> None:
+    """The figures of tinker_cookbook 0.6.1 for gpt-oss-20b and Qwen3.5-35B-A3B, MLPs at rank 1. Would catch a shared
+    half that is counted for each expert.
+    """
+    layers = [f"model.layers.{index}" for index in range(num_layers)]
+    write_model(tmp_path, {f"{layer}.{name}": shape for layer in layers for name, shape in shapes.items()})
+    assert lora_parameter_count(str(tmp_path), 1, train_attn=False, train_unembed=False) == expected
 
 
 def test_layers_that_predict_further_tokens_are_not_counted(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from cookhouse.engine.contract import (
     TrainingDatum,
 )
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.files import make_folder
 
 VOCAB_SIZE = 64
 END_TOKEN = 0
@@ -165,7 +166,7 @@ class FakeEngine:
         content = {"lora": asdict(model.lora), "num_steps": model.num_steps, **arrays}
 
         def write(folder: Path) -> None:
-            folder.mkdir()
+            make_folder(folder)
             (folder / "state.json").write_text(json.dumps(content))
 
         return write
@@ -173,7 +174,7 @@ class FakeEngine:
     def save_external(self, model_id: str, folder: Path, *, base_name: str) -> None:
         self.calls.append(("save_external", model_id))
         model = self._model(model_id)
-        folder.mkdir()
+        make_folder(folder)
         (folder / "adapter_config.json").write_text(
             json.dumps({"r": model.lora.rank, "lora_alpha": 32, "base_model_name_or_path": base_name})
         )
@@ -207,7 +208,7 @@ class FakeEngine:
         bias_V = self._snapshots[snapshot_id]
 
         def write(folder: Path) -> None:
-            folder.mkdir()
+            make_folder(folder)
             (folder / "state.json").write_text(json.dumps({"bias": bias_V.tolist()}))
 
         return write

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -247,8 +247,8 @@ def test_a_loss_of_ones_own_is_told_at_the_start(
     """Would catch an objective that is taken for the hosted service's, and an option that is not handed on."""
     seen: list[Settings] = []
     monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **options: seen.append(options["settings"]))
-    assert main(["--state-dir", str(tmp_path), "--json", "--stable-reinforce", "own"]) == 0
-    assert "which is not that of the hosted service" in json.loads(capsys.readouterr().out)["note"]
+    assert main(["--state-dir", str(tmp_path), "--stable-reinforce", "own"]) == 0
+    assert "which is not that of the hosted service" in capsys.readouterr().out
     assert main(["--state-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out == ""
     assert seen == [Settings(stable_reinforce="own"), Settings()]
@@ -256,19 +256,24 @@ def test_a_loss_of_ones_own_is_told_at_the_start(
         main(["--state-dir", str(tmp_path), "--stable-reinforce", "hosted"])
 
 
-@pytest.mark.parametrize(("more", "said"), [(["--json"], '{"note": "building"}\n'), ([], "building\n")])
+@pytest.mark.parametrize("more", [["--json"], []])
 def test_what_the_builder_of_kernels_says_reaches_the_client(
-    more: Sequence[str],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    more: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Would catch a first start that is silent in the terminal of the run that waits for it."""
+    """Would catch a first start that is silent in its terminal; and as JSON a first line that is not the address."""
     builder = logging.getLogger("cookhouse.engine.kernels.cpu.build")
-    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **_: builder.info("building"))
+
+    def run(*, on_ready: Callable[[str, str], None], **_: object) -> None:
+        builder.info("building")
+        on_ready("http://here", "a CPU")
+
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", run)
     assert main(["--state-dir", str(tmp_path), *more]) == 0
-    assert capsys.readouterr().out == said
+    lines = capsys.readouterr().out.splitlines()
+    if more:
+        assert (json.loads(lines[0])["url"], lines[1:]) == ("http://here", ['{"note": "building"}'])
+    else:
+        assert lines[:2] == ["building", "serving at http://here"]
     assert builder.name == build.__module__  # where it speaks
 
 

@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from cookhouse.server.__main__ import Telling
+
 
 def test_it_never_loads_what_computes(tmp_path: Path) -> None:
     """Would catch an import that brings models, kernels or an engine into the process that answers clients."""
@@ -18,3 +22,23 @@ def test_it_never_loads_what_computes(tmp_path: Path) -> None:
     rooms, has_transformers = done.stdout.splitlines()
     assert not set(rooms.split()) & {"model", "lora", "train", "sampler", "kernels", "worker", "torch_engine", "export"}
     assert has_transformers == "False"
+
+
+@pytest.mark.parametrize(
+    ("as_json", "at_once", "said"),
+    [
+        (True, False, ["the address", '{"note": "before"}', '{"warning": "too"}', '{"note": "after"}']),
+        (True, True, ['{"note": "before"}', '{"warning": "too"}', "the address", '{"note": "after"}']),
+        (False, False, ["before", "too", "the address", "after"]),
+    ],
+)
+def test_the_address_is_the_first_line_of_json(
+    capsys: pytest.CaptureFixture[str], as_json: bool, at_once: bool, said: list[str]
+) -> None:
+    """Would catch a program that reads the address from the first line, and finds that a kernel is being built."""
+    telling = Telling(as_json=as_json, at_once=at_once)
+    telling.say("before")
+    telling.say("too", kind="warning")
+    telling.announce("the address")
+    telling.say("after")
+    assert capsys.readouterr().out.splitlines() == said

@@ -1,5 +1,6 @@
 """What becomes of the work of a client that has said goodbye, or has been killed and says nothing."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from tests.waiting import wait_until
 
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, SampleOutput
 from cookhouse.errors import InputError
+from cookhouse.server.refusals import GoneError
 from cookhouse.server.settings import Settings
 
 SETTINGS = Settings(silent_seconds=60.0, session_seconds=300.0, sweep_seconds=3600.0, long_poll_seconds=10.0)
@@ -111,22 +113,84 @@ def test_training_of_a_silent_client_is_kept_whole(server: Server, engine: HeldE
     server.post("/session_heartbeat", session_id=session_id)
 
 
-@pytest.mark.slow
 def test_training_of_a_dead_client_is_released_whole(server: Server, engine: HeldEngine) -> None:
-    """Would catch a dead client's queue that runs on, and one of its requests that runs after another was dropped."""
+    """Would catch a dead client's queue that runs on, one of its requests that runs after another was dropped, and a
+    client that is left to wait for an engine which is still at what it asked for.
+    """
     session_id = server.session()
     model_id = server.model(session_id)
-    running = server.forward_backward(model_id, 1).json()["request_id"]
+    accepted = [server.forward_backward(model_id, 1).json()["request_id"]]
     wait_until(lambda: ("begin", [model_id]) in engine.calls)
     step = server.post("/optim_step", model_id=model_id, seq_id=2, adam_params={"learning_rate": 0.1})
-    waiting = [step["request_id"], server.forward_backward(model_id, 3).json()["request_id"]]
+    accepted += [step["request_id"], server.forward_backward(model_id, 3).json()["request_id"]]
+    (session,) = server.host.service.sessions
+    session.outlasting = frozenset()  # as if what the engine had when it fell silent were done
     fall_silent(server, session_id, 301)
-    assert ["has ended" in server.result(request_id).json()["error"] for request_id in waiting] == [True, True]
+    answers = [server.result(request_id).json() for request_id in accepted]
+    assert ["has ended: its client was not heard of for 301 s" in answer["error"] for answer in answers] == [True] * 3
     engine.free.set()
-    assert server.result(running).headers["content-type"] == "application/x-protobuf"
     wait_until(lambda: engine.calls[-1] == ("delete_model", model_id))
     assert "optim_step" not in [name for name, _ in engine.calls]
     assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
+
+
+def test_what_the_engine_has_counts_as_heard_of(server: Server, engine: HeldEngine) -> None:
+    """Would catch a session that ends while its client's request takes longer than silence may."""
+    session_id = server.session()
+    model_id = server.model(session_id)
+    server.forward_backward(model_id, 1)
+    wait_until(lambda: ("begin", [model_id]) in engine.calls)
+    for _ in range(2):
+        fall_silent(server, session_id, 301)
+    (session,) = server.host.service.sessions
+    engine.free.set()
+    wait_until(lambda: not server.host.service.sequencer.running(session.models[0]))
+    fall_silent(server, session_id, 599)
+    assert server.host.service.sessions.has(session_id), "its clock begins when the engine is done"
+    session.worked_at -= 301
+    fall_silent(server, session_id, 599)
+    assert not server.host.service.sessions.has(session_id)
+
+
+def test_a_poll_that_is_open_counts_as_heard_of(server: Server, engine: HeldEngine) -> None:
+    session_id = server.session()
+    model_id = server.model(session_id)
+    request_id = server.forward_backward(model_id, 1).json()["request_id"]
+    answers: list[int] = []
+    polling = threading.Thread(target=lambda: answers.append(server.result(request_id).status_code))
+    polling.start()
+    (session,) = server.host.service.sessions
+    wait_until(lambda: session.session_id in server.host.service.sessions.hearing._num_polls)
+    session.outlasting = frozenset()
+    fall_silent(server, session_id, 301)
+    engine.free.set()
+    polling.join(10)
+    assert answers == [200]
+    assert time.monotonic() - session.heard_at < 61, "it was heard of until it had its answer"
+
+
+def test_a_body_on_its_way_counts_as_heard_of(server: Server) -> None:
+    """Would catch a client on a slow line that is taken for dead while it sends."""
+    session_id = server.session()
+    host, port = server.host.url.removeprefix("http://").split(":")
+    head = f"POST /api/v1/optim_step HTTP/1.1\r\nhost: {host}:{port}\r\nx-api-key: {KEY}\r\ncontent-length: 99\r\n\r\n"
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(head.encode() + b'{"model_id"')
+        wait_until(lambda: server.host.service.sessions.hearing._bodies)
+        fall_silent(server, session_id, 301)
+        assert server.host.service.sessions.has(session_id)
+    wait_until(lambda: not server.host.service.sessions.hearing._bodies)
+    fall_silent(server, session_id, 301)
+    assert not server.host.service.sessions.has(session_id)
+
+
+def test_a_server_of_one_run_ends_none_of_its_sessions(tmp_path: Path) -> None:
+    """Would catch a run that is starved for minutes, and whose own server gives it up."""
+    with hosted(tmp_path, FakeEngine, SETTINGS, ends_silent_sessions=False) as host:
+        server = Server(host, FakeEngine())
+        fall_silent(server, session_id := server.session(), 1e6)
+        assert host.service.sessions.has(session_id)
+        server.http.close()
 
 
 def test_a_client_that_waits_for_a_result_is_not_silent(server: Server, engine: HeldEngine) -> None:
@@ -170,8 +234,7 @@ def test_a_client_that_was_only_slow_samples_again(tmp_path: Path, engine: HeldE
         wait_until(lambda: len(engine._running) == 1)
         dropped = engine._running[0].request.request_id
         (session,) = host.service.sessions
-        session.heard_at -= 61
-        host.on_loop(host.service.sweeper.sweep)
+        host.on_loop(lambda: host.service.session_life.drop_samples(session, GoneError("it was silent")))
         wait_until(lambda: [one.request.request_id for one in engine._running] not in ([], [dropped]))
         engine.free.set()
         assert len(future.result().sequences[0].tokens) == 3

@@ -230,7 +230,7 @@ def test_a_body_that_is_cut_off_is_no_request(tmp_path: Path) -> None:
         url = server.http.base_url
         for route in ("optim_step", "forward_backward"):
             with socket.create_connection((url.host, url.port or 0)) as cut:
-                head = f"POST /api/v1/{route} HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\n"
+                head = f"POST /api/v1/{route} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\n"
                 cut.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[: len(body) // 2])
         reader = JournalReader(server.host.service.store, Segments("rows"))
         wait_until(lambda: not server.host.service.held._by_owner)

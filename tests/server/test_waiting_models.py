@@ -95,11 +95,16 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def between_tries(pool: Pool, model_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The status, and the row of a model, while no worker tries to load it."""
-    while True:
-        status: dict[str, Any] = pool.http.get("/status").json()
+    found: list[dict[str, Any]] = []
+
+    def is_between() -> bool:
+        status = pool.http.get("/status").json()
         (row,) = [row for row in status["models"]["listed"] if row["model_id"] == model_id]
-        if row["worker"] is None:
-            return status, row
+        found[:] = [status, row]
+        return row["worker"] is None
+
+    wait_until(is_between)
+    return found[0], found[1]
 
 
 @pytest.mark.parametrize(("error", "words"), [(FULL, "2.00 GiB and 1.00 GiB"), (BROKEN, "Input/output error")])

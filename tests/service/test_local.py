@@ -157,6 +157,38 @@ async def test_a_server_that_breaks_shows_the_end_of_its_own_log(tmp_path: Path)
     assert str(log) in str(caught.value)
 
 
+async def test_a_server_that_is_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    """Would catch `cookhouse serve` that gives up when its server is killed in its first minutes."""
+    code = "import os, pathlib, signal\ncount = pathlib.Path(argv[argv.index('--state-dir') + 1]) / 'starts'\n"
+    code += "with count.open('a') as told: told.write('x')\n"
+    killed = code + "if len(count.read_text()) < 3: os.kill(os.getpid(), signal.SIGKILL)\n" + SERVER
+    said: list[str] = []
+    async with local_server(
+        tmp_path, base_models=["cookhouse/tiny"], command=command(killed), say=said.append
+    ) as server:
+        assert server.url == "http://127.0.0.1:1"
+        assert option(seen(tmp_path), "--end-sessions") == ["eof", "start"], "it is still the first start"
+    assert said == ["the embedded server did not start (signal 9); it is started again"] * 2
+    assert (tmp_path / "starts").read_text() == "xxx"
+    always = SERVER.replace("os.read(0, 1)", "").replace(
+        'print("a library', 'os.kill(os.getpid(), 9); print("a library'
+    )
+    with pytest.raises(ServiceError, match=r"did not start \(signal 9\)(.|\n)*it has died 3 times"):
+        async with local_server(tmp_path, base_models=["cookhouse/tiny"], command=command(always)):
+            pass
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+async def test_a_server_that_fails_by_itself_is_not_started_again(tmp_path: Path, exit_code: int) -> None:
+    said: list[str] = []
+    with pytest.raises(ServiceError, match="did not start"):
+        async with local_server(
+            tmp_path, base_models=["cookhouse/tiny"], command=command(f"sys.exit({exit_code})"), say=said.append
+        ):
+            pass
+    assert said == []
+
+
 def embedded(
     state: Path, code: str = SERVER, *, say: Callable[[str], None] = print, max_deaths: int = 3
 ) -> EmbeddedService:

@@ -182,10 +182,14 @@ class SimulatedServer:
         finish = service.futures.finish
 
         def counting(future: Future, result: Result) -> None:
-            """Notice a second answer, which the server would drop without a word."""
-            is_again = self.has_journal and (future.result == result or b"has ended" in result.body)
-            if future.result is not None and not is_again:
-                self.answered_twice.append((result.body, future.request_id, future.result.body))
+            """Notice a second answer, which the server would drop without a word. What the engine had when a session
+            ended has been told so before it is done.
+            """
+            first = future.result
+            has_ended = first is not None and b"has ended" in first.body + result.body
+            is_again = has_ended or (self.has_journal and first == result)
+            if first is not None and not is_again:
+                self.answered_twice.append((result.body, future.request_id, first.body))
             finish(future, result)
 
         service.futures.finish = counting  # type: ignore[method-assign]
@@ -293,8 +297,8 @@ class SimulatedServer:
             held |= self._leftovers_on_disk()
             held["tasks"] = _beyond({"sweeper", "worker events", "worker"}, self._processes[-1])
         else:
-            # This task, the sweeper, those of ours, and of each worker its own and the reader of its events.
-            held["tasks"] = max(0, len(asyncio.all_tasks()) - 2 - len(self._tasks) - 2 * len(calls.members))
+            # This task, the two of the sweeper, those of ours, and of each worker its own and the reader of its events.
+            held["tasks"] = max(0, len(asyncio.all_tasks()) - 3 - len(self._tasks) - 2 * len(calls.members))
         return {name: what for name, what in held.items() if what}
 
     def _files_of_workers(self) -> list[str]:

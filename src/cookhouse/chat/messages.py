@@ -1,6 +1,7 @@
 """Messages: what a conversation is made of, and the checks that anything from outside passes first."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
@@ -294,7 +295,9 @@ def _with_one_reasoning(
     if not said:
         return text if in_tags is not None or isinstance(content, str) else parts
     reasoning = one_reasoning(said)
-    if in_tags is not None and (not in_tags.strip() or reasoning.strip() in ("", in_tags.strip())):
+    # Beside a thinking part, a closing tag with nothing before it is text.
+    is_empty_block = in_tags is not None and not in_tags.strip() and not ({*said} == {_PARTS} and begins_inside(text))
+    if in_tags is not None and (is_empty_block or reasoning.strip() in ("", in_tags.strip())):
         reasoning, parts = one_reasoning({**said, _TAGS: in_tags}), [{"type": "text", "text": rest.lstrip("\n")}]
     elif in_tags is not None and not begins_inside(text) and {*said} != {_PARTS}:
         one_reasoning({**said, _TAGS: in_tags})
@@ -362,8 +365,10 @@ def _parse_tool(tool: object) -> dict[str, Any]:
 
 
 def is_empty(value: object) -> bool:
-    """Whether a value from outside says nothing: null, or text, a list or an object without content."""
-    return value is None or value in ("", [], {})
+    """Whether a value from outside says nothing: null, NaN, by which pandas writes one, or text, a list or an object
+    without content.
+    """
+    return value is None or value in ("", [], {}) or (isinstance(value, float) and math.isnan(value))
 
 
 def _list(value: Mapping[str, object], key: str) -> list[object]:

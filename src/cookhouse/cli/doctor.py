@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cookhouse.errors import InputError
-from cookhouse.extras import extras, install_command
+from cookhouse.extras import extras, has_engine, install_command
 from cookhouse.files import unwritable
 from cookhouse.version import __version__
 
@@ -61,10 +61,13 @@ def doctor() -> None:
 def _findings() -> Iterator[Finding]:
     yield Finding(about="cookhouse", found=f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
     yield Finding(about="packages", found=", ".join(f"{name} {_version(name)}" for name in _PACKAGES))
-    yield _processor(Path("/proc/cpuinfo"))
-    yield _kernels()
-    yield _device()
-    yield _gpu()
+    if has_engine():
+        yield _processor(Path("/proc/cpuinfo"))
+        yield _kernels()
+        yield _device()
+        yield _gpu()
+    else:
+        yield Finding(about="engine", found="not installed: runs train at a service", way_out=install_command("engine"))
     yield _memory()
     yield _disk(Path.cwd())
     yield _service()
@@ -163,25 +166,23 @@ def _torch_command(backend: str) -> str:
 
 
 def _gpu_in_words(properties: "torch.cuda._CudaDeviceProperties") -> str:
-    from cookhouse.engine.memory import show_bytes
+    from cookhouse.engine.host_memory import show_bytes
 
     capability = f"{properties.major}.{properties.minor}"
     return f"{properties.name}, {show_bytes(properties.total_memory)}, compute capability {capability}"
 
 
 def _memory() -> Finding:
-    import torch
+    from cookhouse.engine.host_memory import available_bytes, show_bytes
 
-    from cookhouse.engine.memory import free_bytes, show_bytes
-
-    free = free_bytes(torch.device("cpu"))
+    free = available_bytes()
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     way_out = "" if free >= _FEW_BYTES else "the embedded model takes about 1 GiB, larger ones more: end other programs"
     return Finding(about="memory", found=f"{show_bytes(free)} free of {show_bytes(total)}", way_out=way_out)
 
 
 def _disk(folder: Path) -> Finding:
-    from cookhouse.engine.memory import show_bytes
+    from cookhouse.engine.host_memory import show_bytes
 
     free = shutil.disk_usage(folder).free
     if (reason := unwritable(folder)) is not None:
@@ -199,13 +200,20 @@ def _service() -> Finding:
     except InputError as error:
         said, _, way_out = str(error).partition("; ")
         return Finding(about="runs train", found=said, way_out=way_out, is_broken=True)
+    if address is None and not has_engine():
+        return Finding(
+            about="runs train",
+            found="nowhere: neither TINKER_API_KEY nor TINKER_BASE_URL is set, and there is no engine",
+            way_out="set TINKER_API_KEY to use the hosted service, and TINKER_BASE_URL for another",
+            is_broken=True,
+        )
     if address is None:
         return Finding(about="runs train", found="on this machine: neither TINKER_API_KEY nor TINKER_BASE_URL is set")
     return Finding(about="runs train", found=f"at {address.base_url or 'the hosted service'}")
 
 
 def _extras() -> Iterator[Finding]:
-    every = extras()
+    every = [extra for extra in extras() if extra.name != "engine"]  # which has a line of its own
     there = [extra.name for extra in every if not extra.missing]
     yield Finding(about="extras", found=f"{', '.join(there) or 'none'} installed")
     lacking = [extra for extra in every if extra.missing]

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import typer
+
+from cookhouse.cli.help import GroupedCommand
 from cookhouse.cli.options import recipe_command
 from cookhouse.cli.run import program, run_recipe
 from cookhouse.errors import InputError
@@ -62,3 +65,7 @@ def _refuse_benchmarks(words: Sequence[str]) -> None:
 def _is_setting(word: str) -> bool:
     key, equals, _ = word.partition("=")
     return bool(equals) and key.isidentifier()
+
+
+eval_app = typer.Typer()
+eval_app.command(_RECIPE, cls=GroupedCommand)(eval_command())

@@ -1,8 +1,12 @@
-"""What `--help` shows, and in which order: options in groups, commands as people come to need them."""
+"""What `--help` shows, and in which order: options in groups, and of commands the whole first sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 MOST_USED = "Most used"
@@ -14,10 +18,71 @@ _LAST = ("Run", OTHER_NAMES, COMMAND)
 
 _WHOLE = 1000
 """Letters of a first sentence: all of it."""
-COMMANDS = (
-    *("run", "recipes", "describe", "chat", "sample", "eval", "runs", "view", "report", "checkpoints", "sweep"),
-    *("models", "serve", "cluster", "render", "new", "doctor"),
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where a command is, and what the list of commands says of it: the first sentence of its own help."""
+
+    place: str
+    """`module:NAME` of a function or of a `typer.Typer`, below `cookhouse.cli`."""
+    summary: str
+
+
+COMMANDS: Mapping[str, Command] = MappingProxyType(
+    {
+        "run": Command("run:run_app", "Run a recipe, with settings as flags or as key=value."),
+        "recipes": Command("recipes:recipes", "List the recipes: the built-in ones, and those of installed packages."),
+        "describe": Command(
+            "recipes:describe",
+            "Show a recipe's stages and its settings, each with its value and where that came from.",
+        ),
+        "chat": Command("chat.commands:chat", "Talk with a run, any other weights or a base model."),
+        "sample": Command(
+            "sample:sample",
+            "Ask a run, any other weights or a base model once; `cookhouse chat` holds a conversation.",
+        ),
+        "eval": Command(
+            "evaluate:eval_app",
+            "Evaluation of a base model, a checkpoint or any other weights on benchmarks and tasks of Inspect AI.",
+        ),
+        "runs": Command("runs.commands:runs_app", "List, show, compare, resume and delete runs."),
+        "view": Command(
+            "view:view",
+            "Show runs in a browser while they learn: curves that grow, rollouts, tokens, what the model says now.",
+        ),
+        "report": Command(
+            "report_page:report",
+            "Write report.html into the folder of a run: its curves, answers, checkpoints and settings on one page.",
+        ),
+        "checkpoints": Command(
+            "checkpoints.commands:checkpoints_app", "List, inspect, export, push, import and delete checkpoints."
+        ),
+        "sweep": Command(
+            "sweep:sweep",
+            "Run a recipe with several settings, one after another or several at a time, and compare the runs.",
+        ),
+        "models": Command(
+            "models.commands:models_app", "Registered models: versions under names, their stages, metrics and lineage."
+        ),
+        "serve": Command(
+            "serve.command:serve_app", "Serve models for training and sampling until Ctrl-C, or while a command runs."
+        ),
+        "cluster": Command("cluster.commands:cluster_app", "List, watch, add and drain the workers of a server."),
+        "render": Command(
+            "render:render_app",
+            "Show conversations as a model sees them, every token with its weight; or check a renderer.",
+        ),
+        "new": Command(
+            "new:new",
+            "Write a small working example of an environment, a recipe, an evaluator or a renderer, with its test.",
+        ),
+        "doctor": Command(
+            "doctor:doctor", "Show what this machine has for training, what is missing, and how to get it."
+        ),
+    }
 )
+"""By name, in the order in which people come to need them."""
 
 
 class GroupedCommand(TyperCommand):
@@ -48,17 +113,52 @@ class WholeSentences(TyperGroup):
             formatter.write_dl([(name, command.get_short_help_str(_WHOLE)) for name, command in shown])
 
 
-class OrderedCommands(WholeSentences):
-    """One that lists the commands in the order of `COMMANDS`, and others after them."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        names: Sequence[str] = super().list_commands(ctx)
-        return [*(name for name in COMMANDS if name in names), *(name for name in names if name not in COMMANDS)]
-
-
 class ListsByDefault(WholeSentences):
     """A group of which no command means its `list`, with the same options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         is_asked = ctx.resilient_parsing or (args and (not args[0].startswith("-") or args[0] in ("--help", "-h")))
         return super().parse_args(ctx, args if is_asked else ["list", *args])
+
+
+class _Loaded(Mapping[str, Any]):
+    """The commands by name, each made when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = COMMANDS[name].place.partition(":")
+        command = getattr(import_module(f"{__package__}.{module}"), attribute)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.callback()(_nothing)  # with which it is a group, also of one command
+        if not isinstance(command, typer.Typer):
+            app.command(name)(command)
+        elif len(command.registered_commands) == 1:
+            app.registered_commands += command.registered_commands
+        else:
+            app.add_typer(command, name=name)
+        return typer.main.get_group(app).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+def _nothing() -> None:
+    pass
+
+
+class LazyCommands(WholeSentences):
+    """The group of `COMMANDS`, none of which is imported before it is asked for: to list them takes no time."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Loaded()  # type: ignore[assignment]
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  the base class's signature
+        return [*COMMANDS]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """As the base class, of the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])

@@ -12,42 +12,27 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from cookhouse.cli.chat.commands import chat
-from cookhouse.cli.checkpoints.commands import checkpoints_app
-from cookhouse.cli.cluster.commands import cluster_app
-from cookhouse.cli.doctor import doctor
-from cookhouse.cli.evaluate import eval_command
-from cookhouse.cli.help import GroupedCommand, OrderedCommands
+from cookhouse.cli.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED
+from cookhouse.cli.help import LazyCommands
 from cookhouse.cli.home import with_home
-from cookhouse.cli.models.commands import models_app
-from cookhouse.cli.new import new
-from cookhouse.cli.recipes import describe, recipes
-from cookhouse.cli.render import render_app
-from cookhouse.cli.report_page import report
-from cookhouse.cli.run import EXIT_INTERRUPTED, recipe_meant, run_app
-from cookhouse.cli.runs.commands import runs_app
-from cookhouse.cli.sample import sample
-from cookhouse.cli.serve import ServeCommand, serve
 from cookhouse.cli.streams import open_closed_streams
-from cookhouse.cli.sweep import sweep
 from cookhouse.cli.usage import usage_message
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
-from cookhouse.cli.view import view
-from cookhouse.errors import BadRowsError, CookhouseError, InputError
+from cookhouse.errors import BadRowsError, CookhouseError, InputError, NoServiceError
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.printable import printable
 from cookhouse.version import __version__
 
-EXIT_FAILURE = 1
-EXIT_BAD_INPUT = 2
 
-
-class _Commands(OrderedCommands):
+class _Commands(LazyCommands):
     """Says how a recipe is run to whoever types its name, or that of an algorithm, as a command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in self.commands and not ctx.resilient_parsing and (hint := recipe_meant(args[0])) is not None:
-            raise InputError(hint)
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            from cookhouse.cli.run import recipe_meant
+
+            if (hint := recipe_meant(args[0])) is not None:
+                raise InputError(hint)
         return super().resolve_command(ctx, args)
 
 
@@ -59,23 +44,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(run_app, name="run")
-app.add_typer(runs_app, name="runs")
-app.add_typer(checkpoints_app, name="checkpoints")
-app.add_typer(models_app, name="models")
-app.add_typer(cluster_app, name="cluster")
-app.add_typer(render_app, name="render")
-app.command()(chat)
-app.command(name="eval", cls=GroupedCommand)(eval_command())
-app.command()(sample)
-app.command()(sweep)
-app.command(cls=ServeCommand)(serve)
-app.command()(recipes)
-app.command()(describe)
-app.command()(report)
-app.command()(view)
-app.command()(new)
-app.command()(doctor)
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -126,13 +94,13 @@ def _tell(text: str) -> None:
 def _verdict(error: Exception) -> tuple[str | None, int]:
     """What to tell the user of an exception, and the exit code; no message for what only a bug can raise."""
     match error:
-        case BadRowsError():
+        case BadRowsError() | NoServiceError():
             notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("in stage ")]
             return "\n".join([str(error), *notes]), EXIT_BAD_INPUT
         case InputError():
             return " ".join(str(error).split()), EXIT_BAD_INPUT
         case CookhouseError():
-            return "\n".join([str(error), *getattr(error, "__notes__", ())]), EXIT_FAILURE
+            return "\n".join([str(error), *getattr(error, "__notes__", ())]), EXIT_FAILED
         case typer.TyperException():
             return usage_message(error), EXIT_BAD_INPUT
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):
@@ -147,7 +115,7 @@ def _service_verdict(error: Exception) -> tuple[str | None, int]:
     """As `_verdict`, for the SDK's exceptions, which exist only if the SDK has been loaded."""
     tinker = sys.modules.get("tinker")
     if tinker is None or not isinstance(error, tinker.TinkerError):
-        return None, EXIT_FAILURE
+        return None, EXIT_FAILED
     if isinstance(error, tinker.AuthenticationError):
         return f"the service refuses the key in TINKER_API_KEY: {error}", EXIT_BAD_INPUT
-    return f"the service failed: {error}", EXIT_FAILURE
+    return f"the service failed: {error}", EXIT_FAILED

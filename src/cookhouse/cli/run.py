@@ -14,17 +14,13 @@ import typer
 
 from cookhouse import recipes
 from cookhouse.adapters import Adapters, make_adapters
+from cookhouse.cli.exit_codes import EXIT_ENDED, EXIT_FAILED, EXIT_INTERRUPTED
 from cookhouse.cli.help import GroupedCommand, WholeSentences
 from cookhouse.cli.options import Layers, recipe_command
 from cookhouse.cli.verbosity import is_verbose
 from cookhouse.errors import InputError
 from cookhouse.recipes import RECIPES, every_recipe, find_recipe, settle
 from cookhouse.recipes.aliases import what_is_meant
-
-EXIT_INTERRUPTED = 130
-EXIT_FAILED = 1
-EXIT_ENDED = 75
-"""EX_TEMPFAIL of sysexits.h: a job may be put into its queue again, and goes on."""
 
 
 class RecipeCommands(WholeSentences):

@@ -159,6 +159,9 @@ def _call(call: object, where: str, nulls: Nulls) -> object:
     if not isinstance(call, Mapping):
         return call
     function = _as_object(call.get("function"), f"{where}: function")
+    if isinstance(function, Mapping) and "arguments" in function and function["arguments"] is None:
+        nulls.add(f"{where}: {function.get('name')}")
+        function = {**function, "arguments": {}}
     if isinstance(function, Mapping) and not isinstance(function.get("arguments"), str | None):
         arguments = cleaned(function["arguments"], f"{where}: {function.get('name')}", nulls)
         function = {**function, "arguments": arguments}

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from cookhouse.errors import InputError
 
 
@@ -37,8 +39,8 @@ class Nulls:
 
 
 def as_json(value: object) -> Any:
-    """A date or a time as ISO text, a decimal as a number, a mapping as a dict. Raises `TypeError` for what else JSON
-    lacks; `json.dumps` takes it as `default`.
+    """A date or a time as ISO text, a decimal as a number, a mapping as a dict, numpy's values as Python's. Raises
+    `TypeError` for what else JSON lacks; `json.dumps` takes it as `default`.
     """
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
@@ -46,6 +48,8 @@ def as_json(value: object) -> Any:
         return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, np.bool | np.number | np.ndarray):
+        return value.tolist()
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 

@@ -12,7 +12,8 @@ import torch
 
 from cookhouse.engine.contract import NoMemoryError
 from cookhouse.engine.heap import give_back
-from cookhouse.engine.memory import free_bytes, show_bytes
+from cookhouse.engine.host_memory import show_bytes
+from cookhouse.engine.memory import free_bytes
 
 Purpose = Literal["cache", "request", "snapshot", "pass"]
 """What is taken later than it is promised: `cache` as sequences need it, `request` by the gradient of a request that

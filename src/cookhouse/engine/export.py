@@ -86,7 +86,7 @@ def export_peft(
     base_model, spec = read_spec(folder)
     if spec.rank == 0:
         raise InputError(f"checkpoint {folder} holds all weights and no adapter; export it merged")
-    layout = _layout(base_model, spec)
+    layout = _layout(folder, base_model, spec)
     tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
     tokenizer = read_tokenizer(base_model)
     with new_folder(output) as temporary:
@@ -142,7 +142,7 @@ def _trained_in_full(folder: Path, base_model: str, dtype: torch.dtype) -> Any:
 
 
 def _merged(folder: Path, base_model: str, spec: LoraSpec, dtype: torch.dtype) -> Any:
-    layout = _layout(base_model, spec)
+    layout = _layout(folder, base_model, spec)
     tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
     model = read_model(base_model, dtype, whole=True).requires_grad_(False)
     views = layout.views(tensors["params"])
@@ -154,7 +154,8 @@ def _merged(folder: Path, base_model: str, spec: LoraSpec, dtype: torch.dtype) -
 
 
 def import_peft(folder: Path, output: Path, *, base_model: str | None = None) -> tuple[str, LoraSpec]:
-    """Write a PEFT folder's adapter as a checkpoint folder without optimizer; returns base model and spec.
+    """Write the adapter of a PEFT folder, or of one of external weights of the hosted service, as a checkpoint folder
+    without optimizer; returns base model and spec.
 
     Parts of the model that the adapter leaves alone are not trained; within a part, a module that it leaves alone gets
     a fresh A and B zero. Another scaling than alpha 32 over the rank is multiplied into B, so that outputs are equal.
@@ -181,9 +182,18 @@ def import_peft(folder: Path, output: Path, *, base_model: str | None = None) ->
     parts = {sites[site].part for site in matrices}
     spec = LoraSpec(rank=rank, train_attn="attn" in parts, train_mlp="mlp" in parts, train_unembed="unembed" in parts)
     layout = choose_sites(tuple(sites.values()), spec, files)
+    layout = layout.sharing([_shared(site, matrices.get(site.name)) for site in layout.sites])
     _check_base_weights(folder, name, adapter)
     checkpoint.write(output, name, layout, {"params": _flatten(folder, matrices, layout)}, 0)
     return name, spec
+
+
+def _shared(site: LoraSite, matrices: SiteMatrices | None) -> str:
+    """What the experts of a site share: as a new adapter has it, unless the matrices of an imported one differ."""
+    if matrices is None or not site.shared:
+        return site.shared
+    stacked = matrices.a if site.shared == "A" else matrices.b
+    return site.shared if bool((stacked == stacked[:1]).all()) else ""
 
 
 def _flatten(folder: Path, matrices: Mapping[str, SiteMatrices], layout: AdapterLayout) -> Tensor:
@@ -192,8 +202,8 @@ def _flatten(folder: Path, matrices: Mapping[str, SiteMatrices], layout: Adapter
     views = layout.views(params)
     for name, (a, b, scaling) in matrices.items():
         into_a, into_b = views[name]
-        into_a[..., : a.shape[-2], :] = a
-        into_b[..., : b.shape[-1]] = b * (scaling / layout.scaling)
+        into_a[..., : a.shape[-2], :] = a[: len(into_a)] if a.dim() == 3 else a
+        into_b[..., : b.shape[-1]] = (b[: len(into_b)] if b.dim() == 3 else b) * (scaling / layout.scaling)
     if not torch.isfinite(params).all():
         raise InputError(f"{folder}: lora_B, for a scaling of {layout.scaling:g}, is not finite")
     return params
@@ -214,8 +224,9 @@ def _check_base_weights(folder: Path, base_model: str, adapter: PeftAdapter) -> 
             )
 
 
-def _layout(base_model: str, spec: LoraSpec) -> AdapterLayout:
-    return choose_sites(_sites(base_model), spec, files_of_model(base_model))
+def _layout(folder: Path, base_model: str, spec: LoraSpec) -> AdapterLayout:
+    """That of a checkpoint folder."""
+    return checkpoint.layout_of(folder, choose_sites(_sites(base_model), spec, files_of_model(base_model)))
 
 
 def _sites(base_model: str) -> tuple[LoraSite, ...]:

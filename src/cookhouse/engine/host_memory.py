@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+import resource
 from pathlib import Path
 
 from cookhouse.engine.control_groups import ControlGroups
 
 _STATM = Path("/proc/self/statm")
-_RESIDENT = 1
-"""Field of proc_pid_statm(5), in pages."""
+_SIZE, _RESIDENT, _DATA = 0, 1, 5
+"""Fields of proc_pid_statm(5), in pages."""
 
 
 def resident_bytes(statm: Path = _STATM) -> int | None:
@@ -20,15 +21,26 @@ def resident_bytes(statm: Path = _STATM) -> int | None:
 
 
 def available_bytes() -> int:
-    """What the machine has left, or the container that this process runs in."""
-    left, limit = _machine_bytes(Path("/proc/meminfo")), ControlGroups().free_bytes()
-    return left if limit is None else min(left, limit)
+    """What the machine has left, the container that this process runs in, or the limits of this process."""
+    limits = [ControlGroups().free_bytes(), *(limit - used for limit, used in _own_limits())]
+    return max(min([_machine_bytes(Path("/proc/meminfo")), *(limit for limit in limits if limit is not None)]), 0)
 
 
 def total_bytes() -> int:
-    """All memory of the machine, or of the container that this process runs in."""
+    """All memory of the machine, of the container that this process runs in, or that this process may take."""
     machine, limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), ControlGroups().limit_bytes()
-    return machine if limit is None else min(machine, limit)
+    return min([machine, *([] if limit is None else [limit]), *(own for own, _ in _own_limits())])
+
+
+def _own_limits(statm: Path = _STATM) -> list[tuple[int, int]]:
+    """What this process may take, as batch systems limit it (ulimit -v, -d), and what of that it has."""
+    try:
+        fields = [int(field) * os.sysconf("SC_PAGE_SIZE") for field in statm.read_text().split()]
+    except OSError:
+        return []
+    of = ((resource.RLIMIT_AS, fields[_SIZE]), (resource.RLIMIT_DATA, fields[_DATA]))
+    limits = [(resource.getrlimit(kind)[0], used) for kind, used in of]
+    return [(limit, used) for limit, used in limits if limit != resource.RLIM_INFINITY]
 
 
 def _machine_bytes(meminfo: Path) -> int:
@@ -41,3 +53,8 @@ def _machine_bytes(meminfo: Path) -> int:
     if "SC_AVPHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_AVPHYS_PAGES") * page_bytes
     return os.sysconf("SC_PHYS_PAGES") * page_bytes // 2
+
+
+def show_bytes(num_bytes: int) -> str:
+    """An amount of memory, for people."""
+    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**27 else f"{num_bytes / 2**20:.2f} MiB"

@@ -54,8 +54,3 @@ def held_bytes(device: torch.device) -> int:
 def most_bytes(device: torch.device) -> int:
     """The most of a GPU's memory that tensors have taken at once."""
     return torch.cuda.max_memory_allocated(device)
-
-
-def show_bytes(num_bytes: int) -> str:
-    """An amount of memory, for people."""
-    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**27 else f"{num_bytes / 2**20:.2f} MiB"

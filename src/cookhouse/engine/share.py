@@ -8,8 +8,8 @@ import torch
 
 from cookhouse.engine.cores import num_threads
 from cookhouse.engine.device import choose_device
-from cookhouse.engine.host_memory import available_bytes, resident_bytes, total_bytes
-from cookhouse.engine.memory import free_bytes, held_bytes, show_bytes
+from cookhouse.engine.host_memory import available_bytes, resident_bytes, show_bytes, total_bytes
+from cookhouse.engine.memory import free_bytes, held_bytes
 from cookhouse.engine.memory import total_bytes as device_total_bytes
 from cookhouse.engine.processors import allowed_cores
 from cookhouse.errors import InputError

@@ -26,6 +26,8 @@ from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.files import checkpoint
 from cookhouse.engine.files.external_folder import write_external
 from cookhouse.engine.files.new_folder import new_folder
+from cookhouse.engine.heap import give_back
+from cookhouse.engine.host_memory import show_bytes
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.memory import held_bytes, most_bytes, total_bytes
@@ -110,7 +112,7 @@ class TorchEngine:
         number = torch.get_num_threads()
         cores = f", {number} thread{'s' * (number > 1)}" if self._device.type == "cpu" else ""
         share = self._share_bytes  # not what is free of it, which differs between workers with the same
-        memory_share = "" if share is None else f", {memory.show_bytes(share)} of memory"
+        memory_share = "" if share is None else f", {show_bytes(share)} of memory"
         return f"{self._device}{cores}, {self._dtype}{memory_share}".replace("torch.", "")
 
     def memory_use(self) -> MemoryUse:
@@ -154,6 +156,8 @@ class TorchEngine:
         self._models.pop(model_id, None)
         self._full_runs.free(model_id)
         self._admission.release(model_id)
+        if self._device.type == "cpu":
+            give_back()  # takes a millisecond, and the heap would keep all of it
 
     def forward_backward(self, requests: Sequence[ForwardBackward]) -> Sequence[ForwardBackwardOutput | Exception]:
         """See `Engine`."""
@@ -171,6 +175,10 @@ class TorchEngine:
                 shared[index] = request, model
         results = run_together(self._bases, list(shared.values()), self._budget_tokens)
         outputs.update(zip(shared, results, strict=True))
+        for index, request in enumerate(requests):
+            failed, output = self._models.get(request.model_id), outputs[index]
+            if failed is not None and isinstance(output, Exception) and not request.forward_only:
+                failed.note_failure(f"of {len(request.data_D)} datums with {request.loss_fn}: {output}")
         return [outputs[index] for index in range(len(requests))]
 
     def optim_step(self, model_id: str, step: AdamStep) -> Mapping[str, float]:
@@ -223,7 +231,7 @@ class TorchEngine:
             self._load_full(model_id, base_model, lora, folder, parts)
             return
         self.load_base_model(base_model)
-        adapter = self._new_adapter(base_model, lora)
+        adapter = self._new_adapter(base_model, lora, folder)
         tensors, num_steps = checkpoint.read(folder, adapter.layout, **parts)
         adapter.has_gradient = "gradient" in tensors
         for name, own in adapter.tensors(**parts).items():
@@ -256,7 +264,7 @@ class TorchEngine:
             self._full_snapshots[snapshot_id] = self._full_runs.load_snapshot(snapshot_id, base_model, folder)
             return
         self.load_base_model(base_model)
-        layout = self._bases[base_model].adapter_layout(lora)
+        layout = checkpoint.layout_of(folder, self._bases[base_model].adapter_layout(lora))
         self._admission.check_snapshot(base_model, layout)
         tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
         # A copy, even of the same precision: as aligned as what was published, so that libraries round alike.
@@ -349,8 +357,11 @@ class TorchEngine:
         parts = [f"{count} {kind}" for kind, count in counts.items() if count]
         return ", ".join(parts + (["samples running"] if sampler and sampler.has_work else []))
 
-    def _new_adapter(self, base_model: str, lora: LoraSpec) -> Adapter:
+    def _new_adapter(self, base_model: str, lora: LoraSpec, folder: Path | None = None) -> Adapter:
+        """One in the form that the checkpoint in a folder has, if there is one."""
         layout = self._bases[base_model].adapter_layout(lora)
+        if folder is not None:
+            layout = checkpoint.layout_of(folder, layout)
         self._admission.check_adapter(base_model, layout)
         return Adapter.create(base_model, layout, self._device)
 

@@ -17,7 +17,7 @@ _FAR = 10.0
 """Factor between two learning rates from which on it is worth a word."""
 _ATTN = re.compile(r"\.(self_attn\.\w+_proj(_with_mqa)?|linear_attn\.(in_proj_\w+|out_proj))\.weight$")
 _MLP = re.compile(r"\.mlp\.(shared_experts?\.)?\w+_proj\.weight$")
-_EXPERT = re.compile(r"\.mlp\.experts\.\d+\.\w+_proj\.weight$")
+_EXPERT = re.compile(r"\.mlp\.experts\.(\d+)\.\w+_proj\.weight$")
 _STACKED_EXPERTS = re.compile(r"\.(mlp\.experts\.down_proj(_blocks)?|block_sparse_moe\.output_linear\.weight)$")
 _BESIDE_TEXT = re.compile(r"(^|\.)(vision|visual|audio)\w*\.")
 _LAYER = re.compile(r"\.layers\.(\d+)\.")
@@ -117,6 +117,7 @@ def lora_parameter_count(
     include_experts: bool = True,
 ) -> int:
     """Parameters of an adapter: rank · Σ(features in + features out) over the matrices it adapts, all of them of text.
+    The experts of a layer share the half on the side of the hidden dimension: it counts once for each projection.
 
     Reads the headers of the safetensors files of an embedded model, a local folder or a hub id, never the weights.
 
@@ -137,21 +138,27 @@ def lora_parameter_count(
         is_adapted = (
             (train_attn and _ATTN.search(name))
             or (train_mlp and _MLP.search(name))
-            or (train_mlp and include_experts and _EXPERT.search(name))
             or (train_unembed and unembed.search(name))
         )
         if is_adapted:
             num_features += sum(shape)
+        elif train_mlp and include_experts and (expert := _EXPERT.search(name)):
+            is_down = name.endswith(".down_proj.weight")
+            hidden, inner = shape if is_down else shape[::-1]
+            num_features += inner + (hidden if expert[1] == "0" else 0)
         elif train_mlp and include_experts and _STACKED_EXPERTS.search(name):
-            num_features += _num_stacked_features(shape)
+            num_features += _num_stacked_features(shape, None if sizes is None else sizes.hidden_size)
     return rank * num_features
 
 
-def _num_stacked_features(shape: tuple[int, ...]) -> int:
+def _num_stacked_features(shape: tuple[int, ...], hidden: int | None) -> int:
     """Features of all experts of a layer, from the shape of their down projections in one tensor.
 
     That is (experts, inner, hidden) or (experts, hidden, inner) or, as 4-bit floats, (experts, hidden, blocks, bytes of
-    a block). Gate and up projections have the same two dimensions.
+    a block). Gate and up projections have the same two dimensions. Of unknown width, the first is held for the hidden.
     """
     num_experts, out, *rest = shape
-    return num_experts * 3 * (out + (2 * math.prod(rest) if len(rest) == 2 else rest[0]))
+    inner = 2 * math.prod(rest) if len(rest) == 2 else rest[0]
+    if len(rest) == 1 and inner == hidden:
+        out, inner = inner, out
+    return 3 * (out + num_experts * inner)

@@ -1,5 +1,6 @@
 """Tokenizers by model name."""
 
+import logging
 import threading
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,25 @@ _LLAMA3_TOKENIZER = "thinkingmachineslabinc/meta-llama-3-tokenizer"
 """The same vocabulary from a repository that is not gated."""
 _loading = threading.Lock()
 """Two threads that import transformers at a time may see half of it."""
+
+
+def load_transformers() -> Any:
+    """Import transformers, which takes three seconds where torch is installed. Where it is not, that is as it should be
+    for a client: what transformers says of it is not shown.
+    """
+    hide_notice_of_torch()
+    import transformers
+
+    return transformers
+
+
+def hide_notice_of_torch() -> None:
+    """Drop what transformers logs at its import where there is no torch: tokenizers are all that is taken of it."""
+    logging.getLogger("transformers").addFilter(_is_not_about_torch)
+
+
+def _is_not_about_torch(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("PyTorch was not found")
 
 
 def get_tokenizer(name: str, *, download: bool = True) -> "PreTrainedTokenizerBase":
@@ -48,11 +68,10 @@ def _folder(source: str, *, download: bool) -> Path:
 
 @cache
 def _load(folder: Path, name: str) -> Any:
-    from transformers import AutoTokenizer  # three seconds, and torch
-
+    transformers = load_transformers()
     try:
         # Else it asks at the terminal whether to run what a stranger's folder brings along.
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # its files are a stranger's, and libraries raise anything for them
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(f"no tokenizer can be loaded for {name!r} from {folder}: {reason}") from error

@@ -171,9 +171,9 @@ def settle(recipe: Recipe[C], layers: Mapping[str, Mapping[str, Any]], service: 
         plain = without_aliases(recipe.config_class, given)
         for key in plain:
             if key not in known:
-                raise UnknownNameError(
-                    f"setting of recipe {recipe.name}", key, [*known, *aliases_of(recipe.config_class)]
-                )
+                names = [*known, *aliases_of(recipe.config_class)]
+                unknown = UnknownNameError(f"setting of recipe {recipe.name}", key, names)
+                raise unknown.at(given.place(key)) if isinstance(given, Document) else unknown
         read = {key: _weights(recipe, key, _placed_value(recipe, key, value, given)) for key, value in plain.items()}
         values |= read
         origins |= dict.fromkeys(read, origin)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import chz
 
 from cookhouse.errors import InputError
+from cookhouse.extras import has_engine, install_command
 from cookhouse.models.catalog import default_renderer
 from cookhouse.naming import names_in
 from cookhouse.recipes.config import settle
@@ -32,19 +33,28 @@ from cookhouse.weights.names import CheckpointPath, Origin, find_weights
 _OF_WEIGHTS = read_if(lambda config: config.openai_base_url is None, "without openai_base_url")
 
 
-def origin_of(weights: str, registry: str | None = None) -> Origin:
-    """What named weights were trained on. Raises `InputError` for a registered model that there is not."""
+def origin_of(weights: str, registry: str | None = None, base_url: str | None = None) -> Origin:
+    """What named weights were trained on, as files on this machine tell, else the service that is configured. Raises
+    `InputError` for a registered model that there is not.
+    """
     models = open_registry(registry, os.environ) if names_registered_model(weights) else None
     named = find_weights(weights, models)
     found = named.origin((RUNS_FOLDER,))
     if found.base_model is None and isinstance(named, CheckpointPath):
         from cookhouse.service.local import stored_base_model
 
-        return replace(found, base_model=stored_base_model(weights))
+        return replace(found, base_model=stored_base_model(weights) or _served_base_model(weights, base_url))
     return found
 
 
-def base_model_of(weights: str | None, registry: str | None = None) -> str:
+def _served_base_model(path: str, base_url: str | None) -> str | None:
+    from cookhouse.service.offer import base_model_at
+
+    address = configured_service(os.environ, base_url)
+    return None if address is None else base_model_at(address, path)
+
+
+def base_model_of(weights: str | None, registry: str | None = None, base_url: str | None = None) -> str:
     """The base model of named weights; None means the embedded one.
 
     Raises:
@@ -52,9 +62,12 @@ def base_model_of(weights: str | None, registry: str | None = None) -> str:
     """
     if weights is None:
         return TINY_MODEL
-    base_model = origin_of(weights, registry).base_model
+    base_model = origin_of(weights, registry, base_url).base_model
     if base_model is None:
-        raise InputError(f"nothing on this machine names the base model of {weights}; give it as model_name (--model)")
+        unread = f", or read what a server here keeps: {install_command('engine')}" if not has_engine() else ""
+        raise InputError(
+            f"nothing on this machine names the base model of {weights}; give it as model_name (--model){unread}"
+        )
     return base_model
 
 
@@ -64,14 +77,14 @@ def _model(config: EvalSettings) -> str:
     if config.weights is not None:
         has_service = configured_service(os.environ, config.base_url) is not None
         weights_asked_for(config.weights, has_service=has_service, registry=config.registry)
-    return base_model_of(config.weights, config.registry)
+    return base_model_of(config.weights, config.registry, config.base_url)
 
 
 def _renderer(config: EvalSettings) -> str:
     if config.openai_base_url is not None:
         return "of the address"
     if config.weights is not None:
-        trained = origin_of(config.weights, config.registry)
+        trained = origin_of(config.weights, config.registry, config.base_url)
         if trained.renderer_name is not None and trained.base_model == config.model_name:
             return trained.renderer_name
     # The embedded model answers no problem in its chat format.

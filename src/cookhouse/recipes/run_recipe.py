@@ -17,11 +17,12 @@ import chz
 from cookhouse.adapters import Adapters, GivenAdapters, given_adapters
 from cookhouse.arguments import checked
 from cookhouse.errors import BadRowsError, InputError
+from cookhouse.extras import has_engine, install_command
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
 from cookhouse.recipes.config import make_config
 from cookhouse.recipes.recipe import Recipe
 from cookhouse.recipes.resolved import Resolved, base_models_of, recipe_named, resolved, run_folder
-from cookhouse.recipes.served import check_model, priced
+from cookhouse.recipes.served import check_model, check_pair_loss, priced
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER, RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, service_folder, stored_files
@@ -104,6 +105,7 @@ async def run_async(
         hub_in_use(given.hub or HuggingFaceHub(say=lambda text: telemetry.event(events.HUB_DOWNLOAD, text=text))),
     ):
         settled = await asyncio.to_thread(make_config, recipe_named(recipe), config, given.service)
+        await asyncio.to_thread(check_pair_loss, settled, given.service)
         await asyncio.to_thread(check_model, settled, given.service)
         settled, prices = await asyncio.to_thread(priced, settled, given.service)
         if prices is not None:
@@ -148,8 +150,11 @@ async def _run_connected(
     is_part: bool,
 ) -> "RunResult[Any]":
     from cookhouse.runs import record_failure
+    from cookhouse.service.connection import check_service
     from cookhouse.workflows import run_workflow
 
+    if found.is_connecting:
+        check_service(found.address)
     begun_at = datetime.now(UTC)
     workflow, context = found.workflow, found.context
     is_shown = found.config.view and not is_part
@@ -223,14 +228,15 @@ def dry_run(
     given = replace(given_adapters(adapters), ask=lambda _: "delete")
     with nullcontext() if given.hub is None else hub_in_use(given.hub):
         settled = make_config(recipe_named(recipe), config, given.service)
+        check_pair_loss(settled, given.service)
         check_model(settled, given.service)
         settled, prices = priced(settled, given.service)
         found = resolved(recipe, settled, given, Telemetry(), Interrupt())
         plan = asyncio.run(dry_run_workflow(found.workflow, found.context))
-        _check_base_models(found)
+        unchecked = _check_base_models(found)
     changed = {name: value for name, value in plan.config.items() if not has_default(found.config, name)}
     changed.pop("log_path", None)  # the plan's folder
-    notes = [*plan.notes, *unread_defaults(found.config), *_replaced(found.config, given)]
+    notes = [*plan.notes, *unread_defaults(found.config), *_replaced(found.config, given), *unchecked]
     plan = replace(plan, changed=changed, notes=notes)
     decided = [name for name, value in plan.config.items() if value != getattr(found.config, name)]
     taken = defaults_taken(found.config, without=decided)
@@ -258,7 +264,7 @@ def _early_server(given: Adapters, config: RunSettings) -> "AbstractAsyncContext
     """The process of the embedded engine, if a run with these is to have one; whether it needs it is not known yet."""
     from cookhouse.service.connection import chosen_service, early_server
 
-    if callable(given.service):
+    if callable(given.service) or not has_engine():
         return nullcontext()
     return early_server(chosen_service(given.service, os.environ, config.base_url))
 
@@ -284,12 +290,18 @@ def _connection(
     )
 
 
-def _check_base_models(run: Resolved) -> None:
-    """Refuse models that the run's own service would not load, where it is to have one."""
+def _check_base_models(run: Resolved) -> list[str]:
+    """Refuse models that the run's own service would not load, where it is to have one; a sentence where the engine is
+    not installed, which tells.
+    """
     from cookhouse.service.models import check_models
 
-    if run.is_connecting and run.address is None:
-        check_models(base_models_of((run.config, *run.recipe.parts(run.config)), run.context.adapters.ports))
+    if not run.is_connecting or run.address is not None:
+        return []
+    if not has_engine():
+        return [f"the base model is not checked, since the engine is not installed: {install_command('engine')}"]
+    check_models(base_models_of((run.config, *run.recipe.parts(run.config)), run.context.adapters.ports))
+    return []
 
 
 def _peft_folders(configs: Sequence[RunSettings]) -> list[Path]:

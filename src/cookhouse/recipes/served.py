@@ -11,9 +11,11 @@ import chz
 from cookhouse.adapters import Service, ServiceAddress, is_hosted
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.extras import has_engine, require_engine
 from cookhouse.model_names import may_be_published
 from cookhouse.models.catalog.retired import AS_OF, offered_as, successor_among, successors
-from cookhouse.settings import AdapterSettings, ModelSettings, RunSettings, published_model_of
+from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES
+from cookhouse.settings import AdapterSettings, ModelSettings, PairLossSettings, RunSettings, published_model_of
 from cookhouse.settings.rates import RateDefault
 from cookhouse.settings.spending import SpendingSettings
 
@@ -71,6 +73,27 @@ def check_model(config: RunSettings, service: Service) -> None:
     offered = None if address is None else _offered(address)
     if address is not None and offered is not None and offered_as(config.model_name, offered) is None:
         raise _not_offered(config.model_name, offered, address)
+
+
+def check_pair_loss(config: RunSettings, service: Service) -> None:
+    """Refuse a loss over pairs that would be computed here, with torch, where that is missing: no session is opened for
+    it.
+
+    Raises:
+        InputError: the service does not compute it, and torch is not installed.
+    """
+    if not isinstance(config, PairLossSettings) or has_engine(["torch"]):
+        return
+    known, address = BUILT_IN_PAIR_LOSSES.get(config.pair_loss), _address(service, config.base_url)
+    place = "no service computes"
+    if known is not None and not known.compares_batch:
+        from cookhouse.service.offer import pair_losses_offered
+
+        offered = None if address is None else pair_losses_offered(address)
+        if address is None or offered is None or config.pair_loss in offered:
+            return
+        place = f"{address.base_url or 'the hosted service'} does not compute"
+    require_engine(f"pair_loss={config.pair_loss}, which {place},", ["torch"])
 
 
 def priced(config: C, service: Service) -> tuple[C, str | None]:

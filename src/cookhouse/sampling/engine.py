@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from cookhouse.adapters import ServiceAddress
 from cookhouse.assets import TINY_MODEL, adapter_folders
+from cookhouse.models.tokenizers import load_transformers
 from cookhouse.naming import listed
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.sampling.chat_model import ChatModel, Draw
 from cookhouse.sampling.target import Target
 from cookhouse.service import connection
-from cookhouse.service.connection import check_reachable, configured_service
+from cookhouse.service.connection import check_reachable, check_service, configured_service
 from cookhouse.service.local import is_readable_state, local_server, service_folder
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ class Engine:
 
     async def __aenter__(self) -> "Engine":
         """Start the process of the embedded engine, if no service is configured: it loads while we do."""
-        self._early = await self._stack.enter_async_context(connection.early_server(configured_service(os.environ)))
+        address = configured_service(os.environ)
+        check_service(address)
+        self._early = await self._stack.enter_async_context(connection.early_server(address))
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -156,4 +159,4 @@ def _state_dirs(targets: Sequence[Target], place: Path) -> Iterator[Path]:
 def _load_libraries() -> None:
     """Import what takes seconds to import, while the server does the same in its process."""
     import_module("cookhouse.training")
-    import_module("transformers")
+    load_transformers()

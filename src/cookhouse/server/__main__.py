@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve as the command line says; returns the exit code: 0, 1 for a failure, 2 for unusable input."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with Children() as children:
-        if WAIT in words:
+        is_told_later = WAIT in words
+        if is_told_later:
             if _RAY not in words:
                 children.start()
             loading()
@@ -55,10 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if told is None:
                 return 0
             words = [*(word for word in words if word != WAIT), *told]
-        return _serve(_parser().parse_args(words), children)
+        options = _parser().parse_args(words)
+        return _serve(options, children, Telling(as_json=options.json, at_once=is_told_later))
 
 
-def _serve(options: argparse.Namespace, children: Children) -> int:
+def _serve(options: argparse.Namespace, children: Children, telling: "Telling") -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keys = [key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip()]
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
@@ -77,7 +79,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
             samplers_only=options.samplers_only,
             end_sessions=options.end_sessions,
         )
-        with _kernels_told(as_json=options.json), _workers(options, children) as workers:
+        with _kernels_told(telling), _workers(options, children) as workers:
             workers.engine_options = {
                 "base_models": list(parse_served(base_models).values()),
                 "device": options.device,
@@ -88,7 +90,7 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
             }
             workers.start()
             if options.stable_reinforce:
-                _say(_OWN_STABLE_REINFORCE, as_json=options.json)
+                telling.say(_OWN_STABLE_REINFORCE)
             run_server(
                 host=options.host,
                 port=options.port,
@@ -112,6 +114,8 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                     journal=options.journal,
                     checkpoints=options.checkpoints,
                     stable_reinforce=options.stable_reinforce,
+                    max_connections=options.max_connections,
+                    max_address_connections=options.max_address_connections,
                 ),
                 max_snapshot_file_bytes=options.max_snapshot_file_bytes,
                 read_state_dirs=options.read_state_dir,
@@ -120,9 +124,9 @@ def _serve(options: argparse.Namespace, children: Children) -> int:
                 runs=dict(options.run),
                 watch_stdin=options.watch_stdin,
                 end_sessions=options.end_sessions,
-                on_ready=lambda url, engine: _announce(url, engine, new_key, options),
-                say=partial(_say, as_json=options.json),
-                warn=partial(_say, as_json=options.json, kind="warning"),
+                on_ready=lambda url, engine: _announce(url, engine, new_key, options, telling),
+                say=telling.say,
+                warn=partial(telling.say, kind="warning"),
             )
     except KeyboardInterrupt:
         return 130
@@ -168,12 +172,12 @@ def _refused(error: CookhouseError) -> int:
 
 
 @contextlib.contextmanager
-def _kernels_told(*, as_json: bool) -> Iterator[None]:
+def _kernels_told(telling: "Telling") -> Iterator[None]:
     """Say on stdout what the builder of kernels says: a first start takes many seconds longer."""
 
     class Teller(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            _say(record.getMessage(), as_json=as_json)
+            telling.say(record.getMessage())
 
     teller = Teller()
     teller.addFilter(lambda record: record.levelno == logging.INFO)  # warnings stand in the log
@@ -186,13 +190,34 @@ def _kernels_told(*, as_json: bool) -> Iterator[None]:
         logger.removeHandler(teller)
 
 
-def _say(text: str, *, as_json: bool, kind: str = "note") -> None:
+class Telling:
+    """What is said on stdout, one line each. As JSON the address comes first: what is said before it waits, unless
+    whoever started this process reads all of it.
+    """
+
+    def __init__(self, *, as_json: bool, at_once: bool) -> None:
+        self._as_json = as_json
+        self._held: list[str] | None = [] if as_json and not at_once else None
+
+    def say(self, text: str, *, kind: str = "note") -> None:
+        line = json.dumps({kind: text}) if self._as_json else text
+        if self._held is None:
+            _write(line)
+        else:
+            self._held.append(line)
+
+    def announce(self, text: str) -> None:
+        held, self._held = self._held or (), None
+        _write("\n".join((text, *held)))
+
+
+def _write(text: str) -> None:
     with contextlib.suppress(BrokenPipeError):  # nobody is there to hear it
-        sys.stdout.write(json.dumps({kind: text}) + "\n" if as_json else f"{text}\n")
+        sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
 
-def _announce(url: str, engine: str, new_key: str | None, options: argparse.Namespace) -> None:
+def _announce(url: str, engine: str, new_key: str | None, options: argparse.Namespace, telling: Telling) -> None:
     """Say where the server is, and its key if nobody knows it yet; as JSON also what its engine computes on."""
     if options.json:
         key_if_new = {} if new_key is None else {"api_key": new_key}
@@ -203,8 +228,7 @@ def _announce(url: str, engine: str, new_key: str | None, options: argparse.Name
         page = f"{url}/page/" if new_key is None else f"{url}/page/#key={new_key}"
         lines = [f"serving at {url}", *(f"  {name}={value}" for name, value in names.items()), f"its page: {page}"]
         text = "\n".join(lines)
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    telling.announce(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -287,6 +311,14 @@ def _parser() -> argparse.ArgumentParser:
         help="free the models of a client not heard of for this long; default: %(default)g",
     )
     parser.add_argument(
+        "--max-connections", type=_positive, help="at a time; default: what the limit of open files leaves"
+    )
+    parser.add_argument(
+        "--max-address-connections",
+        type=_positive,
+        help="of one address, at a time, that have not sent a key; default: half of all",
+    )
+    parser.add_argument(
         "--max-cache-bytes",
         type=_positive,
         default=os.environ.get(CACHE_VARIABLE) or None,
@@ -338,12 +370,13 @@ def _parser() -> argparse.ArgumentParser:
         choices=get_args(EndSessions),
         action="append",
         default=[],
-        help="start: end the sessions that an earlier server left; eof: end all with stdin, whose holder is their only "
+        help="start: end the sessions that an earlier server left; missing: those of them that need a base model which "
+        "is not named here; eof: end all with stdin, whose holder is their only "
         "client; repeatable",
     )
     # Taken out before words are parsed: it is here to be told of.
     parser.add_argument(WAIT, action="store_true", help="load, and wait on stdin, a socket, for the other arguments")
-    parser.add_argument("--json", action="store_true", help="say the address in one line of JSON")
+    parser.add_argument("--json", action="store_true", help="say the address as JSON, in the first line; notes follow")
     return parser
 
 

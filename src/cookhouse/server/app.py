@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
 from cookhouse.server.access.framing import OneLength
+from cookhouse.server.access.hosts import HostGuard
 from cookhouse.server.access.latencies import Latencies, Timed, endpoint_names
 from cookhouse.server.draining import Gate
 from cookhouse.server.leases.placing import ElsewhereError
@@ -37,7 +38,7 @@ PAGE = "/page"
 def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     """An application of a service that is open, which it closes when it ends.
 
-    `is_loopback`: only programs of this machine can reach it, so that its page is asked for by this machine's names.
+    `is_loopback`: only programs of this machine can reach it, so that it is asked for by this machine's names.
     """
 
     @asynccontextmanager
@@ -51,10 +52,11 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     watches = WorkerWatches(service.calls)
     app.state.status = Status(service, latencies, watches)
     app.state.metrics = Metrics(service, watches)
-    app.state.is_loopback = is_loopback
     app.add_middleware(Gate, draining=service.draining)
     app.add_middleware(OneLength)
-    page = page_routes(PAGE, is_loopback=is_loopback)
+    if is_loopback:
+        app.add_middleware(HostGuard)
+    page = page_routes(PAGE)
     app.add_middleware(
         Timed, latencies=latencies, routes=_endpoint_names() | {file.endpoint: f"GET {PAGE}/" for file in page}
     )

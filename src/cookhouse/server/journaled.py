@@ -4,9 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cookhouse.engine.contract import LoraSpec
 from cookhouse.server.journal import Answer, DamagedBodyError, Entry, JournalReader, State
 from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.sequencer.history import LOAD
+from cookhouse.server.sequencer.plans import request_id_of
+from cookhouse.server.sessions.sessions import Model
 from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
 
 
@@ -46,7 +49,32 @@ def read_session(session: SessionRow, reader: JournalReader, folders: JournalFol
     )
 
 
-def sweep(reader: JournalReader, folders: JournalFolders, found: Sequence[Path] | None = None) -> None:
-    """Delete folders that no live session needs; `found`: only of these. Blocking. Raises StorageError."""
+def needed_folders(reader: JournalReader, folders: JournalFolders) -> Sequence[Path]:
+    """Those of all live sessions. Blocking. Raises StorageError."""
     needed = reader.needed_folders(LOAD)
-    folders.sweep(states=needed.states, samplers=needed.samplers, loads=needed.loads, found=found)
+    return [
+        *map(folders.state, needed.states),
+        *map(folders.sampler, needed.samplers),
+        *map(folders.load, needed.loads),
+    ]
+
+
+def sweep(reader: JournalReader, folders: JournalFolders, found: Sequence[Path] | None = None) -> None:
+    """Delete what was never finished, and put aside folders that no live session needs; `found`: only of these.
+    Blocking. Raises StorageError.
+    """
+    folders.sweep(needed_folders(reader, folders), found=found)
+
+
+def model_of(run: RunRow) -> Model:
+    """The model of a training run of the journal."""
+    assert run.model_seq_id is not None
+    return Model(
+        model_id=run.model_id,
+        session_id=run.session_id,
+        owner=run.owner,
+        base_model=run.base_model,
+        lora=LoraSpec(**run.lora),
+        seq_id=run.model_seq_id,
+        creation=request_id_of(run.model_id, "creation"),
+    )

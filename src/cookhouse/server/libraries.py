@@ -2,10 +2,11 @@
 
 import functools
 import gc
-import logging
 import sys
 import threading
 from concurrent.futures import Future as ConcurrentFuture
+
+from cookhouse.models.tokenizers import hide_notice_of_torch
 
 
 @functools.cache
@@ -39,5 +40,4 @@ def hide_torch() -> None:
     it: twice the start, and three times the memory. Before either is imported.
     """
     sys.modules["torch"] = None  # type: ignore[assignment]
-    # transformers warns at its import that no models will be available; a server needs its tokenizers alone.
-    logging.getLogger("transformers").addFilter(lambda record: "PyTorch was not found" not in record.getMessage())
+    hide_notice_of_torch()

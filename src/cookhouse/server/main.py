@@ -10,7 +10,7 @@ import shutil
 import signal
 import socket
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future as ConcurrentFuture
 from dataclasses import replace
 from functools import partial
@@ -24,8 +24,6 @@ from cookhouse.server.libraries import loading
 from cookhouse.server.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from cookhouse.engine.contract import Worker, WorkerOptions
     from cookhouse.registry import ModelRegistry
     from cookhouse.server.leases.leases import Leases
@@ -35,9 +33,8 @@ if TYPE_CHECKING:
     from cookhouse.server.store.store import Store
     from cookhouse.server.workers.plans import WorkerPlan
 
-EndSessions = Literal["start", "eof"]
+EndSessions = Literal["start", "missing", "eof"]
 _STDIN = 0
-_KEEP_ALIVE_SECONDS = 120
 _EXIT_LOST = 75
 """EX_TEMPFAIL: start it again."""
 _LOST = (
@@ -73,12 +70,13 @@ def run_server(
 
     `make_worker` makes each of the workers in `plans` (None: one that does all), and makes it again when it is
     lost. `on_ready` is given the URL and what they compute on; what else a person may want to know is said, and
-    warned of where it went wrong. `end_sessions`: with "start" those that an earlier server left, with "eof" all at
-    the end of stdin. `base_models` are as `parse_served` takes them. `port` 0 takes a free one. `read_state_dirs`
-    are of other servers, whose checkpoints this one may load, as it may the adapters in `peft_folders`; for
-    `registry` and `runs` see `Service`. `database` is the URL of another than the one in the state folder, which
-    servers with `sharing` share: one that another has taken for dead ends its process at once. Who connects before
-    the engine is ready waits for it. Call it in the main thread.
+    warned of where it went wrong. `end_sessions`: with "start" those that an earlier server left, with "missing" those
+    of them that need a base model which is not offered (else the start is refused), with "eof" all at the end of
+    stdin, and none before because it is silent. `base_models` are as `parse_served` takes them. `port` 0 takes a free
+    one. `read_state_dirs` are of other servers, whose checkpoints this one may load, as it may the adapters in
+    `peft_folders`; for `registry` and `runs` see `Service`. `database` is the URL of another than the one in the state
+    folder, which servers with `sharing` share: one that another has taken for dead ends its process at once. Who
+    connects before the engine is ready waits for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the database, the device, the precision or a base model
@@ -121,6 +119,8 @@ def run_server(
             store=store,
             leases=None if sharing is None or store is None else leases_of(sharing, store),
             ends_left_sessions="start" in end_sessions,
+            ends_missing_sessions="missing" in end_sessions,
+            ends_silent_sessions="eof" not in end_sessions,
             say=say,
             warn=warn,
         )
@@ -206,10 +206,17 @@ async def _answer(
     ends_sessions: bool,
     on_ready: Callable[[str], None],
 ) -> None:
+    from cookhouse.server.access.connections import Connections, limits_of
+    from cookhouse.server.access.serving import make_server
     from cookhouse.server.app import create_app
     from cookhouse.server.ending import Ending
 
-    server = make_server(create_app(service, is_loopback=ipaddress.ip_address(listener.getsockname()[0]).is_loopback))
+    limits = service.settings
+    connections = Connections(
+        limits_of(limits.max_connections, limits.max_address_connections, limits.head_seconds), service.keys.has
+    )
+    app = create_app(service, is_loopback=ipaddress.ip_address(listener.getsockname()[0]).is_loopback)
+    server = make_server(app, connections)
     loop = asyncio.get_running_loop()
     ending = Ending(service, server, is_for_one=ends_sessions, say=say)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -218,29 +225,6 @@ async def _answer(
     stdin.ended.add_done_callback(lambda _: _call_in(loop, ending.by_eof))
     on_ready(engine)  # the socket listens and all is loaded: who connects now is answered in a moment
     await server.serve(sockets=[listener])
-
-
-def make_server(app: Any) -> "uvicorn.Server":
-    """One that handles no signals, and has no socket yet."""
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:  # its own raise the signal again, which would skip our cleaning up
-            yield
-
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        http="h11",  # not whichever parser another package brought: this one bounds what comes before a body
-        ws="none",
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=1,
-    )
-    return Server(config)
 
 
 def _wait_for_either(*futures: "ConcurrentFuture[Any]") -> None:

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from cookhouse.server.leases.taking import Taking
+from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.restored import Restored
 from cookhouse.server.restoring import Restoring
 
@@ -19,6 +21,30 @@ class Replays:
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: Restored | None = None
         """Of sessions that were taken over, what has not been told of."""
+        self._owners_aside: dict[str, str] = {}
+        """Of sessions that an earlier process left, and that cannot be brought back for now."""
+        self._taking = Taking(
+            self.take_over,
+            on_back=self._come_back,
+            on_tried=self.tell_of_taken,
+            is_over=lambda: False,
+        )
+
+    def _come_back(self, session_id: str) -> None:
+        del self._owners_aside[session_id]
+
+    def check_aside(self, session_id: str) -> None:
+        """Raises StorageBusyError: a session is set aside, until it can be brought back."""
+        if session_id in self._owners_aside:
+            raise StorageBusyError(
+                f"session {session_id} cannot be brought back now, which is tried again; the server's log says why"
+            )
+
+    def check_owner(self, owner: str) -> None:
+        """The same of any session of a tenant's."""
+        for session_id, other in list(self._owners_aside.items()):
+            if other == owner:
+                self.check_aside(session_id)
 
     @property
     def is_starting(self) -> bool:
@@ -26,12 +52,13 @@ class Replays:
         return self._at_start is not None and not self._at_start.done()
 
     async def restore(self) -> None:
-        """Bring back what an earlier process left.
+        """Bring back what an earlier process left. Sessions that cannot be are set aside, and tried again later.
 
         Raises:
             StorageError: the journal cannot be read.
         """
-        restored = await self._restoring.restore()
+        restored = await self._restoring.restore(self._owners_aside.__setitem__)
+        self._taking.come(self._owners_aside)
         if restored.num_sessions:
             self._at_start = self._begin(restored, "replay")
 
@@ -54,7 +81,7 @@ class Replays:
         """Tell of nothing more; the tasks to wait for."""
         for task in self._tasks:
             task.cancel()
-        return list(self._tasks)
+        return [*self._tasks, *self._taking.cancel()]
 
     def _begin(self, restored: Restored, name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(self._tell(restored), name=name)

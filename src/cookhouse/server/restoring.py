@@ -5,24 +5,21 @@ state ── Load ──► what ran since, in the order in which it ran ──�
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from cookhouse.engine.contract import Load, LoraSpec
+from cookhouse.engine.contract import DamagedError, Load, LoraSpec
 from cookhouse.errors import CookhouseError, InputError, ServiceError
-from cookhouse.naming import listed
 from cookhouse.server.journal import (
     FINISHED,
-    EndSession,
     Entry,
     GroupCommit,
     JournalReader,
     State,
 )
 from cookhouse.server.journal.folders import JournalFolders
-from cookhouse.server.journaled import Journaled, read_session, sweep
+from cookhouse.server.journaled import Journaled, model_of, read_session, sweep
 from cookhouse.server.refusals import StorageBusyError, message_of
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
@@ -39,11 +36,12 @@ from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Sampler, Session, Sessions, Snapshot
-from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.rows import SamplerRow, SessionRow
 from cookhouse.server.workers.leaving import Gone
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
+_DAMAGED_STATE = "its state is damaged on the service's side, whose operator may have a backup; its log has the details"
 
 
 class Restoring:
@@ -82,55 +80,46 @@ class Restoring:
         self._states = states
 
     async def sweep(self) -> None:
-        """Delete bodies that an earlier process left behind."""
+        """Put aside bodies that an earlier process left behind."""
         await self._commit.sweep()
 
-    async def end_left(self) -> None:
-        """End the sessions that an earlier process left: their clients are gone."""
-        left = await asyncio.to_thread(self._reader.live_sessions)
-        now = time.time()
-        await self._commit.commit(*(EndSession(row.session_id, now, "interrupted", None) for row in left))
-
-    async def check_samplers_only(self) -> None:
-        """Refuse to lose the models of the journal, which an engine that only samples cannot bring back.
-
-        Raises:
-            InputError: there are such.
-        """
-        models = await asyncio.to_thread(self._live_models)
-        if models:
-            raise InputError(
-                f"the journal has {len(models)} models that train ({listed(sorted(models)[:3])}), and a server that "
-                "only samples would lose them; start without --samplers-only until their clients are done (sessions of "
-                "clients that are gone end after --session-minutes), or use another --state-dir"
-            )
-
     async def sweep_shared(self, is_alone: Callable[[], bool]) -> None:
-        """Delete what earlier servers left behind, where no other has written any of it."""
+        """Deal with what earlier servers left behind, where no other has written any of it."""
         await self._commit.sweep(is_alone)
         await asyncio.to_thread(self._sweep_folders, is_alone)
 
-    def _sweep_folders(self, is_alone: Callable[[], bool]) -> None:
+    def _sweep_folders(self, is_alone: Callable[[], bool] = lambda: True) -> None:
         found = self._folders.found()
-        if is_alone():
+        if not is_alone():
+            return
+        try:
             sweep(self._reader, self._folders, found)
+        except StorageBusyError:
+            raise
+        except Exception:  # a row that cannot be decoded may be the one that needs a folder
+            _log.exception("rows of the journal cannot be read, and no folder is deleted")
 
-    async def restore(self) -> Restored:
-        """Bring back all live sessions; their requests run again behind the answer.
+    async def restore(self, on_failed: Callable[[str, str], None]) -> Restored:
+        """Bring back all live sessions; their requests run again behind the answer. `on_failed` is told the id and the
+        owner of each of which nothing could be brought back.
 
         Raises:
             StorageError: the journal cannot be read.
         """
         restored = self._restored()
-        await asyncio.to_thread(sweep, self._reader, self._folders)
-        for row in await asyncio.to_thread(self._reader.live_sessions):
-            stored = await asyncio.to_thread(read_session, row, self._reader, self._folders)
+        await asyncio.to_thread(self._sweep_folders)
+        for session_id, owner in (await asyncio.to_thread(self._reader.live_owners)).items():
             while True:
                 try:
-                    restored.add(await self._whole(stored))
+                    restored.add(await self.take_over(session_id))
                 except StorageBusyError as error:
                     _log.error("a request cannot be read again: %s; trying again", error)
                     await asyncio.sleep(_RETRY_SECONDS)
+                except Exception as error:
+                    text = "session %s cannot be brought back, and is set aside: %s: %s"
+                    _log.error(text, session_id, type(error).__name__, error)
+                    on_failed(session_id, owner)
+                    break
                 else:
                     break
         return restored
@@ -197,13 +186,6 @@ class Restoring:
                     snapshot.lose(gone.reason)
         return num_requests
 
-    def _live_models(self) -> set[str]:
-        reader = self._reader
-        ids = [session.session_id for session in reader.live_sessions()]
-        states = {state.model_id for session_id in ids for state in reader.states(session_id)}
-        entries = [entry for session_id in ids for entry in reader.entries(session_id)]
-        return states | {entry.model_id for entry in entries if entry.kind != FINISHED}
-
     async def _restore_session(self, stored: Journaled, restored: Restored) -> None:
         row = stored.session
         session = self._sessions.add(row.session_id, row.owner, row.idempotency_key)
@@ -230,7 +212,7 @@ class Restoring:
         states = {state.model_id: state for state in stored.states}
         for run in stored.runs:
             if run.model_id in states and run.model_seq_id is not None:
-                self._sessions.add_model(_model_of(run))
+                self._sessions.add_model(model_of(run))
         for of_model in entries.values():
             for creation in of_model:
                 # One that has failed makes none.
@@ -288,7 +270,7 @@ class Restoring:
         if publishing is not None:
             sampler.creation = publishing.request_id
         if row.has_file:
-            self._states.note_file(snapshot, file_bytes.get(row.snapshot_id, 0))
+            self._states.note_file(snapshot, file_bytes.get(row.snapshot_id, 0), row.sha256)
         elif publishing is not None:
             self._calls.expect(row.snapshot_id)
         else:
@@ -356,13 +338,17 @@ class Restoring:
                     base_model=self._base_models.named(model.base_model).name,
                     lora=model.lora,
                     url=self._folders.state(state.state_id).as_uri(),
+                    sha256=state.sha256,
                     with_optimizer=True,
                     with_gradient=True,
                 )
                 await turn.send(command)
             except CookhouseError as error:
+                is_damaged = isinstance(error, DamagedError)
+                newest = await asyncio.to_thread(self._reader.newest_checkpoint, model.model_id) if is_damaged else None
                 if turn.is_current():
-                    model.lose(message_of(error))
+                    model.last_checkpoint = newest or model.last_checkpoint
+                    model.lose(_DAMAGED_STATE if is_damaged else message_of(error))
                 raise
             finally:
                 if turn.is_current():
@@ -378,16 +364,3 @@ class Restoring:
             error = ServiceError(f"model {entry.model_id} could not be restored; the server's log has the details")
             self._futures.finish(future, Result.of_error(error))
             self._calls.give_up(entry.drawn["id"])
-
-
-def _model_of(run: RunRow) -> Model:
-    assert run.model_seq_id is not None
-    return Model(
-        model_id=run.model_id,
-        session_id=run.session_id,
-        owner=run.owner,
-        base_model=run.base_model,
-        lora=LoraSpec(**run.lora),
-        seq_id=run.model_seq_id,
-        creation=request_id_of(run.model_id, "creation"),
-    )

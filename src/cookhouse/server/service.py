@@ -21,7 +21,8 @@ from cookhouse.server.leases.forwarding import Forwarding
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.leases.placing import Placing
 from cookhouse.server.leases.profile import Profile
-from cookhouse.server.refusals import LeaseLostError, StorageError
+from cookhouse.server.left import LeftSessions
+from cookhouse.server.refusals import GoneError, LeaseLostError, NotFoundError, StorageError
 from cookhouse.server.replays import Replays
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
@@ -47,8 +48,9 @@ from cookhouse.server.session_life import SessionLife
 from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.private import private_folder
-from cookhouse.server.store.store import Store
+from cookhouse.server.store.identity import check_state_folder
+from cookhouse.server.store.private import kept_secret, private_folder
+from cookhouse.server.store.store import Store, open_own
 from cookhouse.server.sweeper import Sweeper
 from cookhouse.server.workers.leaving import Gone
 from cookhouse.server.workers.member import MakeWorker
@@ -84,6 +86,8 @@ class Service:
         store: Store | None = None,
         leases: Leases | None = None,
         ends_left_sessions: bool = False,
+        ends_missing_sessions: bool = False,
+        ends_silent_sessions: bool = True,
         say: Callable[[str], None] = _log.info,
         warn: Callable[[str], None] = _log.warning,
     ) -> None:
@@ -93,8 +97,9 @@ class Service:
         `make_worker` is called on the event loop for each of `plans`, by `open` and whenever a worker was lost;
         `sources` are for `BaseModels.fill`.
 
-        `ends_left_sessions`: those that an earlier server left are not brought back. What a person may want to know is
-        said, and warned of where it went wrong.
+        `ends_left_sessions`: those that an earlier server left are not brought back; `ends_missing_sessions`: those of
+        base models that are not offered; `ends_silent_sessions`: see `Sweeper`. What a person may want to know is said,
+        and warned of where it went wrong.
         Answers can be asked of the models in `registry`, and by the names in `runs`, which are of `tinker://` paths.
 
         Raises:
@@ -105,12 +110,16 @@ class Service:
         self.state_dir = state_dir
         self.started_at = time.time()
         self._ends_left_sessions = ends_left_sessions
+        self._ends_missing_sessions = ends_missing_sessions
         self._warn = warn
-        self.keys = KeyRing(api_keys)
-        self.store = store or Store(state_dir / "server.db")
+        KeyRing(api_keys)  # refused before anything is opened
+        self.store = store or open_own(state_dir / "server.db")
         self.leases = leases
+        if leases is None:
+            check_state_folder(state_dir, self.store.database)
         self.folder = state_dir if leases is None else leases.folder
         secret = None if leases is None else leases.secret
+        self.keys = KeyRing(api_keys, secret or kept_secret(state_dir / "tenant-salt"))
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")
         self._remote = None
         if settings.checkpoints is not None:
@@ -236,6 +245,9 @@ class Service:
                 states=journal.states,
             )
         self._replays = None if self._restoring is None else Replays(self._restoring, say)
+        self._left = None if journal is None else LeftSessions(journal.reader, journal.commit)
+        if self._replays is not None:
+            self.sessions.check_aside = self._replays.check_aside
         self.sweeper = Sweeper(
             calls=self.calls,
             checkpoints=self.checkpoints,
@@ -244,10 +256,12 @@ class Service:
             journal=journal,
             metering=self.metering,
             sampling=self.sampling,
+            sequencer=self.sequencer,
             session_life=self.session_life,
             sessions=self.sessions,
             settings=settings,
             store=self.store,
+            ends_silent=ends_silent_sessions,
         )
         self._sweeping: asyncio.Task[None] | None = None
         self._is_shut_down = False
@@ -256,23 +270,48 @@ class Service:
         """Start the workers, and wait until they have their base models.
 
         Raises:
-            CookhouseError: one cannot have them; or it only samples, and there are models to be brought back.
+            CookhouseError: one cannot have them; or it only samples, and there are models to be brought back; or these
+                are of base models that are not offered.
         """
-        if self._restoring is not None and self.settings.samplers_only and not self._ends_left_sessions:
-            await self._restoring.check_samplers_only()
+        if self._left is not None and self.leases is None:
+            await self._look_at_left(self._left)
+            if self._sources is not None:  # before the workers start, which may take minutes
+                await self._check_base_models(self._left, self._sources)
         if self.leases is not None:
             await self.leases.check_profile(self._profile())
         up = await self.calls.open()
         self.base_models.fill(up.base_models, self._sources)
         if self.leases is not None:
             await self._join(self.leases)
-        elif self._restoring is not None and self._replays is not None:
-            if self._ends_left_sessions:
-                await self._restoring.end_left()
+        elif self._restoring is not None and self._replays is not None and self._left is not None:
+            if self._sources is None:
+                await self._check_base_models(self._left, self.base_models.names)
             await self._restoring.sweep()
             await self._replays.restore()
         self._sweeping = asyncio.create_task(self.sweeper.sweep_forever(), name="sweeper")
         return up
+
+    async def _look_at_left(self, left: LeftSessions) -> None:
+        """Raises InputError as `open`."""
+        if self._ends_left_sessions:
+            await left.end()
+        elif self.settings.samplers_only:
+            await left.check_samplers_only()
+
+    async def _check_base_models(self, left: LeftSessions, offered: Collection[str]) -> None:
+        """Raises InputError as `open`."""
+        if self._ends_missing_sessions:
+            await left.end_missing(offered)
+        await left.check_base_models(offered)
+
+    def future(self, request_id: str, owner: str) -> Future:
+        """What a tenant asks for. Raises as `Futures.get`, or StorageBusyError: it may come back with its session."""
+        try:
+            return self.futures.get(request_id, owner)
+        except (GoneError, NotFoundError):
+            if self._replays is not None:
+                self._replays.check_owner(owner)
+            raise
 
     async def _join(self, leases: Leases) -> None:
         """Be one of several servers, which take over what nobody holds."""

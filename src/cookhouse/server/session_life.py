@@ -114,16 +114,21 @@ class SessionLife:
         for session in self._sessions:
             await self.end(session, reason=reason)
 
-    async def end(self, session: Session, *, reason: str | None = None, detail: str | None = None) -> None:
-        """Free a session's models and snapshots; what waits for them fails."""
+    async def end(
+        self, session: Session, *, reason: str | None = None, detail: str | None = None, why: str = ""
+    ) -> None:
+        """Free a session's models and snapshots; what has no result fails now, also where it is with the engine. `why`
+        is said with it.
+        """
         journal = self._journal
         folders = () if journal is None else journal.folders_of(session, self._sequencer.history)
         self._sessions.end(session)
-        ended = InputError(f"session {session.session_id} has ended")
+        ended = InputError(f"session {session.session_id} has ended{why}")
         for model in session.models.values():
-            for future in self._sequencer.drop_model(model):
-                self._futures.finish(future, Result.of_error(ended))
+            self._sequencer.drop_model(model)
         self.drop_samples(session, ended)
+        for future in self._futures.unfinished(session.session_id):
+            self._futures.finish(future, Result.of_error(ended))
         for sampler in session.samplers.values():
             if sampler.snapshot is not None:
                 self._samples.free_snapshot(sampler.snapshot)

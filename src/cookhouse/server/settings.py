@@ -6,6 +6,13 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
+    max_connections: int | None = None
+    """At a time; None: what the limit of open files leaves, some of which are spared for the server's own files."""
+    max_address_connections: int | None = None
+    """Of one address, at a time, that have not sent a key; None: half of all. A client with a key may hold two thousand
+    polls, and behind a proxy all come from one address."""
+    head_seconds: float = 20.0
+    """Until the head of a request has to be there."""
     max_body_bytes: int = 64 * 2**20
     """Largest request body on the wire. The SDK splits training calls at about 5 MB: only a huge datum comes near."""
     max_decoded_bytes: int = 128 * 2**20
@@ -82,8 +89,9 @@ class Settings:
     """Samples of a session not heard of for this long are dropped, waiting and running: its client is likely dead, and
     one that is not samples again by itself. The SDK beats every 10 s, but a busy client may stall."""
     session_seconds: float = 300.0
-    """A session not heard of for this long has ended: its models are freed with all that waits for them. Until then
-    their requests run, in order, since what a client has been promised cannot be taken back in parts."""
+    """A session not heard of for this long, while the server was awake, has ended: its models are freed with all that
+    waits for them. Until then their requests run, in order, since what a client has been promised cannot be taken back
+    in parts; what is with the engine then is finished first."""
     drain_seconds: float = 30.0
     """A server that is told to end answers for so long, at most, what it has accepted."""
     sweep_seconds: float = 10.0

@@ -14,12 +14,14 @@ from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Futures
 from cookhouse.server.sequencer.intake import Intake
+from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.session_life import SessionLife
-from cookhouse.server.sessions.sessions import Sessions
+from cookhouse.server.sessions.sessions import Session, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.store import Store
 
 _log = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
 
 
 class Sweeper:
@@ -35,11 +37,14 @@ class Sweeper:
         journal: Journaling | None,
         metering: Metering,
         sampling: SamplingRequests,
+        sequencer: Sequencer,
         session_life: SessionLife,
         sessions: Sessions,
         settings: Settings,
         store: Store,
+        ends_silent: bool = True,
     ) -> None:
+        """`ends_silent` False: clients are known to live as long as this server does, however silent they are."""
         self._calls = calls
         self._checkpoints = checkpoints
         self._futures = futures
@@ -47,6 +52,8 @@ class Sweeper:
         self._journal = journal
         self._metering = metering
         self._sampling = sampling
+        self._sequencer = sequencer
+        self._ends_silent = ends_silent
         self._session_life = session_life
         self._sessions = sessions
         self._settings = settings
@@ -55,30 +62,59 @@ class Sweeper:
         self._is_stopped = False
 
     async def sweep_forever(self) -> None:
+        looking = asyncio.create_task(self._look_forever(), name="sweeper: whether it is awake")
+        try:
+            while True:
+                await asyncio.sleep(self._settings.sweep_seconds)
+                try:
+                    await self.sweep()
+                except Exception:
+                    _log.exception("a sweep failed; the next one is in %s s", self._settings.sweep_seconds)
+        finally:
+            looking.cancel()
+
+    async def _look_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.sweep_seconds)
-            try:
-                await self.sweep()
-            except Exception:
-                _log.exception("a sweep failed; the next one is in %s s", self._settings.sweep_seconds)
+            self._sessions.hearing.look(_LOOK_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def sweep(self) -> None:
         """End silent sessions, delete expired checkpoints, write and forget what is due."""
-        now = time.monotonic()
-        for session in self._sessions:
-            silent_seconds = now - session.heard_at
-            if silent_seconds > self._settings.session_seconds:
-                _log.warning("session %s has not been heard of; freeing its models", session.session_id)
-                await self._session_life.end(session)
-            elif silent_seconds > self._settings.silent_seconds:
-                error = GoneError(f"session {session.session_id} was silent for {silent_seconds:.0f} s; sample again")
-                self._session_life.drop_samples(session, error)
-        self._futures.sweep()
+        self._sessions.hearing.look(_LOOK_SECONDS)
+        if self._ends_silent:
+            await self._end_silent()
+        if time.monotonic() - self._sessions.hearing.awake_since > self._settings.result_seconds:
+            self._futures.sweep()
         if self._journal is not None:
             self._journal.states.sweep()
         self._sampling.sweep()
         times = self._intake.taken_times()
         await asyncio.to_thread(self._sweep_store, times, self._calls.files())
+
+    async def _end_silent(self) -> None:
+        for session in self._sessions:
+            silent_seconds = self._sessions.silent_seconds(session)
+            if self._is_over(session, silent_seconds):
+                _log.warning("session %s has not been heard of; freeing its models", session.session_id)
+                why = f": its client was not heard of for {silent_seconds:.0f} s; go on from its last checkpoint"
+                await self._session_life.end(session, why=why)
+            elif silent_seconds > self._settings.silent_seconds:
+                error = GoneError(f"session {session.session_id} was silent for {silent_seconds:.0f} s; sample again")
+                self._session_life.drop_samples(session, error)
+
+    def _is_over(self, session: Session, silent_seconds: float) -> bool:
+        """Whether a session has been silent for too long. What is with the engine then counts as heard of until it is
+        done, and its queue does not: a dead client's would run on to its end.
+        """
+        if silent_seconds <= self._settings.session_seconds:
+            session.outlasting = None
+            return False
+        running = frozenset[object]().union(*map(self._sequencer.running, session.models.values()))
+        session.outlasting = running if session.outlasting is None else session.outlasting & running
+        now = time.monotonic()
+        if session.outlasting:
+            session.worked_at = now
+        return now - session.worked_at > self._settings.session_seconds
 
     def stop(self, *, timeout_seconds: float) -> bool:
         """Have no thread begin to sweep the store; whether none is in it any more. Blocking."""

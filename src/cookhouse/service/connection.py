@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from cookhouse.adapters import EmbeddedEngine, ServiceAddress
-from cookhouse.errors import InputError, ServiceError
+from cookhouse.errors import InputError, NoServiceError, ServiceError
+from cookhouse.extras import has_engine, install_command
 from cookhouse.service.embedded import EmbeddedService, guarded
 from cookhouse.service.local import local_server
 from cookhouse.service.process import ServerProcess, started_server
@@ -177,6 +178,15 @@ class _Configured:
             telemetry=self._telemetry,
         )
         await watch.until_gone()
+
+
+def check_service(address: ServiceAddress | None) -> None:
+    """Raises NoServiceError: the embedded engine is meant, and it is not installed."""
+    if address is None and not has_engine():
+        raise NoServiceError(
+            "there is no engine here; set TINKER_API_KEY to use the hosted service, and TINKER_BASE_URL for another\n"
+            f"  or compute on this machine: {install_command('engine')}"
+        )
 
 
 def chosen_service(

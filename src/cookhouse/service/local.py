@@ -14,17 +14,21 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from cookhouse.assets import resolve_model
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.extras import has_engine
 from cookhouse.model_names import plain_name
 from cookhouse.models.hub import HubPart, current_hub
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.process import SERVER_COMMAND, ServerProcess, started_server
+from cookhouse.service.restarts import Deaths, Restarts
 from cookhouse.service.running import LocalServer, ServerStart
+
+if TYPE_CHECKING:
+    from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 
 LOOPBACK = "127.0.0.1"
 _LOCK_PATIENCE_SECONDS = 20.0
@@ -40,24 +44,20 @@ def service_folder(run_folder: Path) -> Path:
 
 
 def stored_files(state_dir: Path, path: str) -> Path | None:
-    """The folder in which a server on this machine keeps the weights at a `tinker://` path; None: it does not."""
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
-
-    if not is_state_dir(state_dir):
-        return None
-    return next((kept.folder for kept in stored_checkpoints(state_dir) if kept.row.path == path), None)
+    """The folder in which a server on this machine keeps the weights at a `tinker://` path; None: it does not, or the
+    engine is not installed, which reads that.
+    """
+    return next((kept.folder for kept in _stored(state_dir) if kept.row.path == path), None)
 
 
 def is_readable_state(state_dir: Path) -> bool:
     """Whether another server of this user's can read the checkpoints there: not those of another version, nor those of
     another user.
     """
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
-
-    if not is_state_dir(state_dir) or state_dir.stat().st_uid != os.geteuid():
+    if not keeps_checkpoints(state_dir) or state_dir.stat().st_uid != os.geteuid():
         return False
     try:
-        stored_checkpoints(state_dir)
+        _stored(state_dir)
     except (InputError, OSError):
         return False
     return True
@@ -77,12 +77,26 @@ def default_state_dir(environ: Mapping[str, str]) -> Path:
 
 
 def stored_base_model(path: str) -> str | None:
-    """The base model of the weights at a `tinker://` path that lie there; None: they do not."""
-    from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
-
-    folder = default_state_dir(os.environ)
-    kept = stored_checkpoints(folder) if is_state_dir(folder) else ()
+    """The base model of the weights at a `tinker://` path that lie there; None: they do not, or the engine is not
+    installed, which reads that.
+    """
+    kept = _stored(default_state_dir(os.environ))
     return next((each.row.base_model for each in kept if each.row.path == path), None)
+
+
+def keeps_checkpoints(state_dir: Path) -> bool:
+    """Whether a server has kept its state here."""
+    from cookhouse.server.store.state_dir import is_state_dir
+
+    return is_state_dir(state_dir)
+
+
+def _stored(state_dir: Path) -> "Sequence[StoredCheckpoint]":
+    if not keeps_checkpoints(state_dir) or not has_engine():
+        return ()
+    from cookhouse.server.checkpoints.state_folder import stored_checkpoints
+
+    return stored_checkpoints(state_dir)
 
 
 @contextlib.asynccontextmanager
@@ -143,12 +157,42 @@ async def local_server(
             say=say,
             warn=warn or say,
         )
-        async with nullcontext(process) if process is not None else started_server(command) as server:
-            url, engine = await start.serve(server, port=port, is_first=True)
+        async with _first(start, process, port) as (server, url, engine):
             try:
                 yield LocalServer(start, server, url=url, engine=engine)
             finally:
                 await asyncio.shield(server.stop())
+
+
+@contextlib.asynccontextmanager
+async def _first(
+    start: ServerStart, given: ServerProcess | None, port: int
+) -> AsyncIterator[tuple[ServerProcess, str, str | None]]:
+    """A process that serves, with its URL and what it computes on; another one where it is killed before that.
+
+    Raises:
+        InputError: it refused what it was given.
+        ServiceError: it failed by itself, or was killed too often.
+    """
+    restarts = Restarts()
+    deaths = Deaths(restarts)
+    async with contextlib.AsyncExitStack() as processes:
+        server = await processes.enter_async_context(started_server(start.command)) if given is None else given
+        while True:
+            try:
+                url, engine = await start.serve(server, port=port, is_first=True)
+                break
+            except ServiceError as error:
+                if server.has_said_why:
+                    raise
+                if deaths.note(0.0):
+                    raise ServiceError(
+                        f"{error}\nit is not started again: it has died {restarts.max_deaths} times"
+                    ) from error
+                start.warn(f"{str(error).splitlines()[0]}; it is started again")
+            await server.stop()
+            server = await processes.enter_async_context(started_server(start.command))
+        yield server, url, engine
 
 
 def _with_folder(base_model: str) -> str:

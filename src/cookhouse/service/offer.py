@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from cookhouse.adapters import ServiceAddress
@@ -20,8 +20,8 @@ _MAX_BYTES = 1 << 20
 
 T = TypeVar("T")
 
-_known: dict[tuple[str, str], tuple[float, Any]] = {}
-"""What was answered, and when, by address and key."""
+_known: dict[tuple[str, ...], tuple[float, Any]] = {}
+"""What was answered, and when, by address, key and what was asked for."""
 
 
 def models_offered(address: ServiceAddress) -> tuple[str, ...] | None:
@@ -29,13 +29,32 @@ def models_offered(address: ServiceAddress) -> tuple[str, ...] | None:
 
     A service that is reached with a credential of a command is not asked.
     """
+    found = _place(address)
+    return None if found is None else _kept(found, lambda: _ask(*found))
+
+
+def pair_losses_offered(address: ServiceAddress) -> tuple[str, ...] | None:
+    """The losses over pairs that a service computes, by name; None: it does not answer. Asked as `models_offered`."""
+    if address.base_url is None:
+        return ()  # the hosted one has none
+    found = _place(address)
+    return None if found is None else _kept((*found, "pair_losses"), lambda: _ask_pair_losses(*found))
+
+
+def base_model_at(address: ServiceAddress, path: str) -> str | None:
+    """What the weights at a `tinker://` path of a service were trained on; None: it does not tell. Blocks."""
+    found = _place(address)
+    return None if found is None else _kept((*found, path), lambda: _ask_base_model(*found, path))
+
+
+def _place(address: ServiceAddress) -> tuple[str, str] | None:
+    """URL and key; None: the key is not known here."""
     key = address.api_key or os.environ.get("TINKER_API_KEY")
     if not key:
         return None
     from tinker.lib.base_url import resolve_base_url
 
-    url = resolve_base_url(address.base_url)
-    return _kept((url, key), lambda: _ask(url, key))
+    return resolve_base_url(address.base_url), key
 
 
 def prices_of(model: str) -> Prices | None:
@@ -44,17 +63,34 @@ def prices_of(model: str) -> Prices | None:
     return published_prices(model, published) or table_prices(model)
 
 
-def _kept(name: tuple[str, str], ask: Callable[[], T]) -> T:
+def _kept(name: tuple[str, ...], ask: Callable[[], T]) -> T:
     if name not in _known or time.monotonic() - _known[name][0] > _KEPT_SECONDS:
         _known[name] = (time.monotonic(), ask())
     found: T = _known[name][1]
     return found
 
 
-def _ask(url: str, key: str) -> tuple[str, ...] | None:
+def _capabilities(url: str, key: str) -> Mapping[str, Any] | None:
     from cookhouse.training.clients.client import told
 
-    answer = told(url, key, "GET", "get_server_capabilities")
+    return told(url, key, "GET", "get_server_capabilities")
+
+
+def _ask_pair_losses(url: str, key: str) -> tuple[str, ...] | None:
+    answer = _capabilities(url, key)
+    losses = None if answer is None else answer.get("pair_losses", [])
+    return tuple(name for name in losses if isinstance(name, str)) if isinstance(losses, list) else None
+
+
+def _ask_base_model(url: str, key: str, path: str) -> str | None:
+    from cookhouse.training.clients.client import told
+
+    name = (told(url, key, "POST", "weights_info", json={"tinker_path": path}) or {}).get("base_model")
+    return name if isinstance(name, str) and len(name) <= _MAX_NAME_CHARACTERS and name.isprintable() else None
+
+
+def _ask(url: str, key: str) -> tuple[str, ...] | None:
+    answer = _capabilities(url, key)
     models = None if answer is None else answer.get("supported_models")
     if not isinstance(models, list):
         return None

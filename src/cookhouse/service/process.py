@@ -30,6 +30,7 @@ SERVER_COMMAND = (sys.executable, "-m", "cookhouse.server", "--wait")
 _EOF_PATIENCE_SECONDS = 10.0
 _TERMINATE_PATIENCE_SECONDS = 5.0
 _INPUT_ERROR_EXIT = 2
+_OWN_EXITS = (0, 1, _INPUT_ERROR_EXIT)
 _WARNING = re.compile(r"\S+ \S+ WARNING [\w.]+: (.*)")
 
 
@@ -71,6 +72,11 @@ class ServerProcess:
     @property
     def returncode(self) -> int | None:
         return self._process.returncode
+
+    @property
+    def has_said_why(self) -> bool:
+        """Whether it has ended by itself, with an error of its own: the next one would, too."""
+        return self.returncode in _OWN_EXITS
 
     def drain(self) -> None:
         """Ask it to answer what it has accepted and to end; one that has ended is left as it is."""

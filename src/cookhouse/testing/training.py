@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tinker
 
+from cookhouse.extras import require_engine
 from cookhouse.testing.contract import require
 from cookhouse.testing.service import (
     OTHER_TOKENS,
@@ -104,6 +105,7 @@ class TrainingClientContract(ServiceContract):
 
     @connected
     async def test_a_loss_of_ones_own_is_as_the_built_in_one(self, service: ServiceClient) -> None:
+        require_engine("the promise of losses of one's own", ["torch"])
         built_in, own = await self.trainer(service), await self.trainer(service)
         await step(built_in)
         output = await own.forward_backward_custom([datum()], _negative_log_likelihood)

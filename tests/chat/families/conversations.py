@@ -106,8 +106,9 @@ def _text(generator: random.Random, some: Collection[str]) -> str:
 
 def _answer(generator: random.Random, some: Collection[str], *, is_call: bool = False) -> str | list[Part]:
     text = "" if is_call and generator.random() < 0.5 else _text(generator, some)
+    text = text.replace("</think>", "<think>")  # in a string, what stands before a closing tag alone is reasoning
     if "thinking" not in some or generator.random() < 0.3:
-        return text.replace("</think>", "<think>")  # what stands before a closing tag alone would be reasoning
+        return text
     return [{"type": "thinking", "thinking": f"So. {_text(generator, some)}"}, {"type": "text", "text": text}]
 
 

@@ -6,6 +6,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cookhouse.data.rows.labeled import is_labeled, labeled_from_row
@@ -117,6 +118,8 @@ def test_nulls_of_a_table_are_left_out_and_told() -> None:
 def test_values_that_json_lacks_are_written_or_refused_by_their_place() -> None:
     read = conversation_from_row({"messages": called(day=date(2026, 1, 2), price=Decimal("3.50"), n=Decimal(3))}, "f:1")
     assert read.messages[-1]["tool_calls"][0]["function"]["arguments"] == {"day": "2026-01-02", "price": 3.5, "n": 3}
+    read = conversation_from_row({"messages": called(n=np.int64(3), l=np.array([1.5]), t=np.bool(True))}, "f:1")
+    assert read.messages[-1]["tool_calls"][0]["function"]["arguments"] == {"n": 3, "l": [1.5], "t": True}
     for value, reason in ((b"x", "is of type bytes"), (float("nan"), "is nan, which is no number in JSON")):
         with pytest.raises(InputError, match=rf"^f:1: message 2: f\.a\[1\] {reason}"):
             conversation_from_row({"messages": called(a=[0, value])}, "f:1")
@@ -135,12 +138,27 @@ def test_calls_may_stand_as_text(as_text: Callable[[object], str]) -> None:
     [
         {"messages": None, "prompt": "q", "completion": "y"},
         {"prompt": None, "completion": None, "instruction": "q", "output": "y"},
+        {"messages": float("nan"), "tools": float("nan"), "prompt": "q", "completion": "y"},
         {"messages": [{**ASK[0], "trainable": None, "from": None}, {**YES[0], "weight": None}], "text": None},
     ],
 )
 def test_fields_of_other_rows_of_the_table_say_nothing(row: dict[str, Any]) -> None:
     assert conversation_from_row(row, "f:1").messages == [*ASK, *YES]
     assert question_from_row(row, "f:1").answer == "y"
+
+
+def test_arguments_that_are_null_are_none() -> None:
+    calls = [{"function": {"name": "f", "arguments": None}}]
+    read = conversation_from_row({"messages": [*ASK, {"role": "assistant", "content": "", "tool_calls": calls}]}, "f:1")
+    assert read.messages[-1]["tool_calls"][0]["function"]["arguments"] == {}
+    assert read.left_out[0].first == "message 2: f"
+
+
+@pytest.mark.parametrize("label", [False, "False", "true"])
+def test_a_verdict_is_no_metadata_of_a_conversation(label: object) -> None:
+    """Would catch bad answers that are trained, whose label stands as text, as in CSV."""
+    with pytest.raises(InputError, match="f:1: label is not read, and bad answers would be trained on"):
+        conversation_from_row({"prompt": "q", "completion": "a", "label": label}, "f:1")
 
 
 def test_plain_text_beside_empty_fields_is_plain_text() -> None:

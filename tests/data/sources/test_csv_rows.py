@@ -1,10 +1,11 @@
 """CSV: what counts as a record is what is read as one."""
 
 import io
+from pathlib import Path
 
 import pytest
 
-from cookhouse.data import num_rows
+from cookhouse.data import HeldOut, SelectedRows, data_source, num_rows, sampled
 from cookhouse.data.sources import lines
 from cookhouse.data.sources.csv_rows import CsvRows
 from cookhouse.data.sources.store import iter_blocks
@@ -62,6 +63,18 @@ def test_what_can_be_read_in_two_ways_is_refused_with_the_line(text: str, reason
 )
 def test_cells_with_line_breaks_are_read(text: str, cell: str) -> None:
     assert cell in [each for row in values(rows_of(text)) if isinstance(row, dict) for each in row.values()]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
+def test_blank_lines_are_no_rows(tmp_path: Path, name: str) -> None:
+    """Would catch 40 rows that were asked for and of which half are none."""
+    whole = [f'{{"prompt": "q{n}", "completion": "a"}}' if name == "rows.jsonl" else f"q{n},a" for n in range(100)]
+    header = ["prompt,completion"] if name == "rows.csv" else []
+    (tmp_path / name).write_text("\n\n\n".join([*header, *whole]) + "\n\n")
+    rows = data_source(str(tmp_path / name)).rows
+    assert num_rows(rows) == 100
+    assert len(list(sampled(rows, 40))) == 40
+    assert len(list(iter_blocks(SelectedRows(rows, HeldOut(fraction=0.2, seed=0).indices(num_rows(rows)))))) == 20
 
 
 def test_a_byte_order_mark_is_no_part_of_a_quoted_name() -> None:

@@ -18,7 +18,11 @@ LINE = json.dumps({"prompt": "q", "completion": "a"}) + "\n"
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("rows.jsonl.gz", gzip.compress(LINE.encode()), "is compressed by gzip, which is not read; unpack it first"),
+        (
+            "rows.jsonl.gz",
+            gzip.compress(LINE.encode(), mtime=0),
+            "is compressed by gzip, which is not read; unpack it first",
+        ),
         ("rows.jsonl", bz2.compress(LINE.encode()), "is compressed by bzip2"),
         ("rows.jsonl", LINE.encode("utf-16"), "is UTF-16, which is not read; save it as UTF-8, as by `iconv"),
         ("rows.csv", "a,b\n1,2\n".encode("utf-16-be"), "is no text: .* save it as UTF-8 if it is UTF-16"),

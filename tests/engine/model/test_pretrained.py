@@ -15,6 +15,7 @@ from transformers import (
     Gemma3Config,
     Gemma3TextConfig,
     GPT2Config,
+    GptOssForCausalLM,
     GraniteConfig,
     HyperCLOVAXConfig,
     LlamaConfig,
@@ -318,7 +319,10 @@ def test_a_module_that_cannot_carry_an_adapter_is_refused_by_name(tmp_path: Path
         _load(save_model(tmp_path, config))
 
 
-def test_mxfp4_experts_are_unpacked(tmp_path: Path) -> None:
+def test_mxfp4_experts_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch values that are unpacked wrongly, and a model refused since a version of `transformers` unpacks
+    them in bf16 whatever is asked for.
+    """
     folder = Path(save_family(tmp_path, "gpt_oss", hidden_size=64, intermediate_size=32))
     path = folder / "model.safetensors"
     tensors = load_file(path)
@@ -336,6 +340,15 @@ def test_mxfp4_experts_are_unpacked(tmp_path: Path) -> None:
     for name, weight in expected.items():
         assert torch.equal(model.get_parameter(name), weight)
     assert any(site.num_experts for site in _load(folder).sites)
+    load = GptOssForCausalLM.from_pretrained
+
+    def in_bf16(*arguments: Any, **options: Any) -> Any:
+        found, report = load(*arguments, **options)
+        return found.to(torch.bfloat16), report
+
+    monkeypatch.setattr(GptOssForCausalLM, "from_pretrained", in_bf16)
+    model = read_model(str(folder), torch.float32)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
 def _unpack_mxfp4(blocks: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """What every worker promises, whatever carries its commands and events."""
 
+from dataclasses import replace
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from cookhouse.engine.contract import (
     Up,
     WorkerStatus,
 )
+from cookhouse.engine.files.checksums import checksums
 from tests.engine.worker.conftest import MakeWorker
 from tests.engine.worker.driver import ALICE, BASE, BOB, LORA, Driver
 from tests.engine.worker.engines import (
@@ -215,7 +217,10 @@ def test_what_is_saved_is_of_its_turn_and_loads(worker: Driver, tmp_path: Path, 
     assert isinstance(answer, Done), answer
     files = list((tmp_path / "saved").iterdir())
     assert answer.output == Saved(
-        url=save.url, form=save.form, sizes={path.name: path.stat().st_size for path in files}
+        url=save.url,
+        form=save.form,
+        sizes={path.name: path.stat().st_size for path in files},
+        sha256=checksums(tmp_path / "saved"),
     )
     worker.done(a_fetch(worker, "t", save.url))
     assert worker.tokens(worker.sample("t", max_tokens=20)) == worker.tokens(worker.sample("s", max_tokens=20))
@@ -275,7 +280,7 @@ def test_published_weights_are_written_and_fetched(make_worker: MakeWorker, tmp_
         url = (tmp_path / name).as_uri()
         saved = worker.done(worker.save_snapshot(name, url))
         sizes = {path.name: path.stat().st_size for path in (tmp_path / name).iterdir()}
-        assert saved == Saved(url=url, form="weights", sizes=sizes)
+        assert saved == Saved(url=url, form="weights", sizes=sizes, sha256=checksums(tmp_path / name))
         worker.done(a_fetch(worker, f"{name} again", url))
         drawn = [worker.tokens(worker.sample(each, max_tokens=20)) for each in (name, f"{name} again")]
         assert drawn[0] == drawn[1]
@@ -543,3 +548,23 @@ def test_a_sample_is_of_its_own_command(worker: Driver) -> None:
     command = worker.sample()
     other = Sample(command_id="another", account=ALICE, request=command.request)
     assert isinstance(worker.run(other), Failed)
+
+
+@pytest.mark.parametrize("form", ["state", "weights"])
+def test_files_that_are_not_what_was_saved_are_not_read(worker: Driver, tmp_path: Path, form: str) -> None:
+    """Would catch weights with a flipped bit that are trained on, or sampled from, as if nothing were wrong."""
+    worker.done(worker.create("m"))
+    saved: Any = worker.done(worker.save("m", (tmp_path / "saved").as_uri(), form))
+    load = replace(a_load(worker, "n", saved.url, with_optimizer=False), sha256=saved.sha256)
+    fetch = replace(a_fetch(worker, "s", saved.url), sha256=saved.sha256)
+    worker.done(replace(load, command_id=worker.new_id()))
+    for path in (tmp_path / "saved").iterdir():
+        content = path.read_bytes()
+        path.write_bytes(content + b" ")
+        for command in (load, fetch):
+            answer = worker.run(replace(command, command_id=worker.new_id()))
+            assert isinstance(answer, Failed), path.name
+            assert answer.failure.kind == "damaged", answer
+        path.write_bytes(content)
+    worker.done(load)
+    worker.done(fetch)

@@ -15,7 +15,8 @@ import torch
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.engine import Engine, TorchEngine
-from cookhouse.engine.contract import LoraSpec, SampleRequest
+from cookhouse.engine.contract import DamagedError, LoraSpec, SampleRequest
+from cookhouse.engine.files.checksums import checksums
 from cookhouse.engine.worker.snapshots import Snapshot, Snapshots
 from cookhouse.errors import InputError, ServiceError
 from tests.engine.stepping import advance
@@ -376,3 +377,44 @@ def test_random_use_keeps_every_bound_and_every_client_its_weights(tmp_path: Pat
         assert files == {name for name, held in snapshots._held.items() if held.takes_disk}
         assert snapshots._file_bytes == len(files) * 2**20 <= 4 * 2**20
     assert sum(snapshot.error is not None for snapshot, _ in alive) > 20
+
+
+def _damage(folder: Path) -> None:
+    """So that it can still be read."""
+    (folder / "state.json").write_text((folder / "state.json").read_text() + " ")
+
+
+def test_weights_that_were_put_away_and_have_changed_are_not_sampled_from(tmp_path: Path) -> None:
+    """Would catch samples of other weights than were published, and weights that are whole elsewhere and given up."""
+    engine = FakeEngine()
+    snapshots = _bounded(tmp_path, engine, num_files=4)
+    engine.snapshot("m", "c")
+    engine.copy_snapshot("c", is_durable=True)(tmp_path / "checkpoint")
+    sha256 = checksums(tmp_path / "checkpoint")
+    kept = Snapshot(
+        snapshot_id="c",
+        owner="someone",
+        base_model=TINY_MODEL,
+        lora=LORA,
+        folder=tmp_path / "checkpoint",
+        sha256=sha256,
+    )
+    snapshots.add(engine, kept)
+    published = _publish(engine, snapshots, "p")
+    for step in range(2):
+        _publish(engine, snapshots, str(step))
+    for name in ("c", "p"):
+        _damage(tmp_path / "snapshots" / name)
+    snapshots.use(engine, kept)
+    for _ in range(2):
+        with pytest.raises(DamagedError, match="has changed since it was saved"):
+            snapshots.use(engine, published) if published.error is None else _raise(published.error)
+    _damage(tmp_path / "checkpoint")
+    for step in range(2, 12):
+        _publish(engine, snapshots, str(step))
+    with pytest.raises(DamagedError, match="has changed since it was saved"):
+        snapshots.use(engine, kept)
+
+
+def _raise(error: Exception) -> None:
+    raise error

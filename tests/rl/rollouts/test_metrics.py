@@ -161,3 +161,11 @@ def test_failures_are_counted_by_origin_and_by_what_became_of_them() -> None:
         "rollouts/groups_failed": 1,
     }
     assert set(failure_metrics([]).values()) == {0.0}
+
+
+def test_names_moved_aside_do_not_meet_each_other() -> None:
+    """Would catch a user's figure in the place of the count of another that was moved."""
+    metrics = group_metrics([group([[turn(1, 1, metrics={"reward/total": 9.0, "reward/total_n": 3.0})]])])
+    assert metrics["env/all/own/reward/total"] == 9
+    assert metrics["env/all/own/reward/total_n"] == 1
+    assert metrics["env/all/own/own/reward/total_n"] == 3

@@ -41,6 +41,10 @@ def a_run(path: Path) -> Path:
     )
     folder.metrics.write_text('{"step": 0}\n')
     folder.close()
+    stage = path / "part" / "stage"  # as in a sweep over a pipeline
+    stage.mkdir(parents=True)
+    text = (path / "checkpoints.jsonl").read_text().replace("tinker://s", "tinker://of-stage")
+    (stage / "checkpoints.jsonl").write_text(text)
     (path / "service").mkdir()
     (path / "service" / "weights").write_text("old")
     (path / "mine.jsonl").write_text('{"prompt": "q", "completion": "a"}\n')
@@ -59,8 +63,10 @@ def content(folder: Path) -> dict[str, bytes]:
     "config",
     [
         {"dataset_path": "{run}/mine.jsonl"},
+        {"dataset_path": "{run}/m*.jsonl,other.jsonl"},
         {"load_checkpoint_path": "{run}"},
         {"load_checkpoint_path": "tinker://s"},
+        {"load_checkpoint_path": "tinker://of-stage"},
         {"teacher_models": ["other", "tinker://s"]},
         {"env": "{run}/mine.jsonl:build"},
         {"artifact_store": "file://{run}/service"},

@@ -29,7 +29,7 @@ def _answer(host: Host, request: bytes, *, is_cut: bool = False) -> bytes:
 
 
 def _head(method: str, path: str, *headers: str) -> bytes:
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *headers, "", ""]).encode()
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
 
 
 @pytest.mark.parametrize("path", ROUTES)

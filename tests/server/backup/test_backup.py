@@ -298,3 +298,13 @@ def test_a_folder_that_goes_while_it_is_copied_leaves_no_half(tmp_path: Path, mo
     monkeypatch.setattr(Path, "hardlink_to", link_and_lose)
     assert not named_files.copy_named(source, target)
     assert not target.exists()
+
+
+def test_what_has_changed_is_told(state: State, tmp_path: Path) -> None:
+    """Would catch a damaged checkpoint that is noticed when there is no other copy any more."""
+    damaged, _ = state.save("damaged"), state.save("whole")
+    (state.checkpoints.folder_of(damaged) / "adapter").write_text("damaged!")
+    said: list[str] = []
+    assert back_up(state.folder, tmp_path / "copy", say=said.append) == []
+    [words] = [text for text in said if not text.startswith("copying")]
+    assert words.startswith(f"{state.folder}/checkpoints/{damaged.checkpoint_id} is damaged, and so is its copy: ")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.server.journal.examples import LARGE, Journal, answer, body, entry, state
 
+from cookhouse.engine.files.checksums import checksums
 from cookhouse.server.backup import backup
 from cookhouse.server.backup.backup import back_up
 from cookhouse.server.journal import AddAnswer, AddEntry, AddSampler, AddSession, EndSession, GroupCommit, PutState
@@ -83,3 +84,34 @@ def test_a_copy_has_what_its_sessions_need(tmp_path: Path, place: str | None) ->
     ]
     assert (copy.folder / "states/newest/adapter").read_text() == "newest"
     assert [path.name for path in (copy.folder / "loads").iterdir()] == ["linked"]
+
+
+@pytest.mark.parametrize("kind", ["states", "samplers", "loads", "journal"])
+def test_what_has_changed_is_told(tmp_path: Path, kind: str) -> None:
+    """Would catch a backup that is found to be worth nothing when it is restored."""
+    folders = ("states/newest", "samplers/weights", "loads/linked")
+    for name in folders:
+        add_folder(tmp_path / "state" / name)
+    journal = Journal(tmp_path / "state")
+    states, samplers, loads = (checksums(journal.folder / name) for name in folders)
+    drawn = {"id": "linked", "checkpoint": {"sha256": loads}}
+    journal.run(
+        lambda group: group.commit(
+            AddEntry(entry(1), body(1, LARGE)),
+            PutState(replace(state("newest"), sha256=states)),
+            AddSampler(replace(SAMPLER, sha256=samplers)),
+            AddEntry(replace(entry(2), kind="load_weights", drawn=drawn), b"load"),
+        )
+    )
+    journal.store.close()
+    said: list[str] = []
+    for name in ("before", "after"):
+        assert back_up(journal.folder, tmp_path / name, say=said.append) == []
+        [file] = [path for path in (journal.folder / kind).rglob("*") if path.is_file()]
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.unlink()  # its copy has it, too
+        file.write_bytes(content)
+    [words] = [text for text in said if not text.startswith("copying")]
+    assert words.startswith(f"{journal.folder / kind}/")
+    assert "is damaged, and so is its copy: " in words

@@ -104,7 +104,7 @@ def test_what_has_no_row_is_put_aside(
     assert sorted(path.name for path in aside.iterdir()) == [".0123.new", "0123", "mine.deleted"]
     assert (aside / "0123" / "adapter").read_text() == "weights"
     (message,) = [record.getMessage() for record in caplog.records]
-    assert message.startswith(f"3 folders in {tmp_path / 'checkpoints'} are not in the database")
+    assert message.startswith(f"3 files or folders in {tmp_path / 'checkpoints'} are not in the database")
     assert str(aside) in message
     assert "checkpoints import" in message
     caplog.clear()

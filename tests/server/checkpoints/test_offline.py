@@ -11,10 +11,10 @@ from cookhouse.errors import InputError
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.checkpoints.offline import add_checkpoint
-from cookhouse.server.checkpoints.state_folder import is_state_dir, stored_checkpoints
+from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.store.rows import CheckpointRow
-from cookhouse.server.store.state_dir import lock_state_dir
+from cookhouse.server.store.state_dir import is_state_dir, lock_state_dir
 
 
 def add(state_dir: Path, *, name: str = "imported", key: str = KEY) -> CheckpointRow:

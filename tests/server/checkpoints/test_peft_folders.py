@@ -32,6 +32,13 @@ def test_an_adapter_is_found_under_the_path_that_its_files_give(tmp_path: Path) 
     assert again is not None
     assert [file.stat().st_mtime_ns for file in again.folder.iterdir()] == written
     assert again.row.sha256 == found.row.sha256
+    file = next(file for file in again.folder.iterdir() if file.suffix == ".safetensors")
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    whole = ReadOnlyCheckpoints((), [copied], imported=tmp_path / "peft").find(path)
+    assert whole is not None
+    assert whole.row.sha256 == found.row.sha256, "a damaged import is loaded in silence"
+    assert file.read_bytes() == content
 
 
 def test_another_adapter_has_another_path(tmp_path: Path) -> None:

@@ -45,7 +45,12 @@ def stepped(tmp_path: Any) -> Iterator[tuple[Host, _SteppedEngine]]:
 
 
 def _raw(path: str, body: str) -> bytes:
-    head = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(body)}"]
+    head = [
+        f"POST {path} HTTP/1.1",
+        "Host: [::1]",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    ]
     return "\r\n".join([*head, *(f"{name}: {value}" for name, value in HEADERS.items()), "", body]).encode()
 
 

@@ -47,7 +47,7 @@ def test_acknowledges_once_file_folder_and_row_are_synced(journal: Journal, monk
     monkeypatch.setattr(os, "fsync", fsync)
     journal.run(lambda group: group.commit(add(1, body(1, LARGE))))
     segment = next((journal.folder / "journal").iterdir())
-    assert synced == [(segment, []), (segment.parent, [])]
+    assert synced == [(segment.with_name(f".{segment.name}"), []), (segment.parent, [])]
     assert journal.request_ids() == ["train-1"]
     with journal.store.database.writing() as session:  # 2: FULL, which syncs the log at each commit
         assert session.connection().exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
@@ -378,18 +378,23 @@ def test_a_large_body_goes_while_another_of_its_group_stays(journal: Journal) ->
     assert journal.run(main) == [2, 1]
 
 
-def test_a_sweep_deletes_what_an_earlier_process_left(journal: Journal) -> None:
-    async def main(group: GroupCommit) -> None:
+def test_a_sweep_puts_aside_what_no_row_names(journal: Journal) -> None:
+    """Would catch bodies of live sessions that a start with another database deletes."""
+
+    async def main(group: GroupCommit) -> str | None:
         await group.commit(add(1, body(1, LARGE)))
         left = journal.segments.write([body(2, LARGE)])[0].segment
         (journal.folder / "journal" / "notes.txt").write_text("not ours")
+        (journal.folder / "journal" / f".{'0' * 32}.segment").write_text("begun")
         assert left in journal.files()
+        return left
 
     async def restarted(group: GroupCommit) -> None:
         await group.sweep()
 
-    journal.run(main)
+    left = journal.run(main)
     journal.run(restarted)
     assert len(journal.files()) == 2
+    assert [path.name for path in (journal.folder / "journal-put-aside").iterdir()] == [left]
     assert "notes.txt" in journal.files()
     assert journal.reader.body("train-1") == body(1, LARGE)

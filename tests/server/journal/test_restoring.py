@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -84,14 +84,22 @@ class Fragile(Server):
 
 
 @contextmanager
-def served(state_dir: Path, base_models: Sequence[str] = ("cookhouse/tiny",), **options: Any) -> Iterator[Fragile]:
+def served(
+    state_dir: Path,
+    base_models: Sequence[str] = ("cookhouse/tiny",),
+    *,
+    sources: Mapping[str, str] | None = None,
+    ends_missing: bool = False,
+    **options: Any,
+) -> Iterator[Fragile]:
     workers: list[Losable] = []
 
     def make_worker(worker_options: WorkerOptions) -> Losable:
         workers.append(Losable(worker_options, base_models))
         return workers[-1]
 
-    with hosted_over(state_dir, make_worker, replace(SETTINGS, **options)) as host:
+    settings = replace(SETTINGS, **options)
+    with hosted_over(state_dir, make_worker, settings, sources, ends_missing_sessions=ends_missing) as host:
         server = Fragile(host, workers[0].engine)
         server.workers = workers
         try:
@@ -211,8 +219,9 @@ def test_files_of_a_load_that_are_linked_twice(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "loads").iterdir()] == ["a"]
 
 
-def test_a_restart_without_the_base_model_of_a_live_sampler(tmp_path: Path) -> None:
-    """Catches a server that does not start any more."""
+@pytest.mark.parametrize("sources", [None, {"cookhouse/tiny": "cookhouse/tiny"}])
+def test_a_restart_without_the_base_model_of_a_live_session(tmp_path: Path, sources: Mapping[str, str] | None) -> None:
+    """Catches a server that starts with a wrong -m, and tells its clients that their sessions have ended."""
     models = ("cookhouse/tiny", "other")
     with served(tmp_path, models) as server:
         session_id = server.session()
@@ -222,9 +231,57 @@ def test_a_restart_without_the_base_model_of_a_live_sampler(tmp_path: Path) -> N
             "/save_weights_for_sampler", model_id=created["model_id"], seq_id=1, sampling_session_seq_id=0
         )
         assert "sampling_session_id" in server.result(saved["request_id"]).json()
-    with served(tmp_path) as server:
+    said = r"1 sessions .* need other, and this server offers cookhouse/tiny; start it with -m other as well, or .* "
+    with pytest.raises(InputError, match=said + "--end-sessions missing"), served(tmp_path, sources=sources):
+        pass
+    with served(tmp_path, models) as server:
+        server.post("/session_heartbeat", session_id=session_id)
+    with served(tmp_path, sources=sources, ends_missing=True) as server:
+        assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
+    with served(tmp_path, sources=sources) as server:
         assert server.session()
-        assert server.result(saved["request_id"]).status_code in (200, 404)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param("UPDATE entries SET drawn = '{}' WHERE session_id = ?", id="a KeyError"),
+        pytest.param("UPDATE entries SET drawn = 'x' WHERE session_id = ?", id="no JSON"),
+        pytest.param("UPDATE sessions SET user_metadata = 'x' WHERE session_id = ?", id="a session that is no JSON"),
+    ],
+)
+def test_a_session_that_cannot_be_decoded_is_set_aside(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches one damaged row that keeps all tenants out, and a client that is told that its session has ended."""
+    monkeypatch.setattr("cookhouse.server.leases.taking._FAILED_SECONDS", 0.05)
+    with served(tmp_path) as server:
+        mine, broken = server.session(), server.session()
+        models = [server.model(session_id) for session_id in (mine, broken)]
+        results = [server.forward_backward(model_id, 1).json()["request_id"] for model_id in models]
+        for request_id in results:
+            server.result(request_id)
+    with closing(sqlite3.connect(tmp_path / "server.db")) as database:
+        table, column = damage.split()[1], damage.split()[3]
+        before = database.execute(f"SELECT rowid, {column} FROM {table} WHERE session_id = ?", [broken]).fetchall()
+        assert database.execute(damage, [broken]).rowcount
+        database.commit()
+    with served(tmp_path) as server:
+        assert server.step(models[0], 2)
+        for route, content in (
+            ("/session_heartbeat", {"session_id": broken}),
+            ("/optim_step", {"model_id": models[1], "seq_id": 2, "adam_params": {"learning_rate": 0.1}}),
+            ("/retrieve_future", {"request_id": results[1]}),
+        ):
+            refused = server.http.post(route, json=content)
+            assert refused.status_code == 503, route
+            assert "cannot be brought back now" in refused.text
+        with closing(sqlite3.connect(tmp_path / "server.db")) as database:
+            for rowid, value in before:
+                database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", [value, rowid])
+            database.commit()
+        wait_until(lambda: server.host.service.sessions.has(broken), 30)
+        assert server.step(models[1], 2)
 
 
 def damage(state_dir: Path) -> None:

@@ -393,9 +393,9 @@ def test_what_cannot_be_sent_on_is_no_fault(two: Two, caplog: pytest.LogCaptureF
     """Would catch a traceback for each address that is none, and for each client that leaves, while a server stops."""
     drain(two[0])
     for target in (b"*", b"http://x/", b"/" + b"a" * 60_000):
-        answer = sent(two[0], b"POST " + target + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        answer = sent(two[0], b"POST " + target + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
         assert answer.split()[1] in (b"400", b"404"), target[:20]
-    head = b"POST /api/v1/create_session HTTP/1.1\r\nHost: x\r\nX-API-Key: " + KEY.encode()
+    head = b"POST /api/v1/create_session HTTP/1.1\r\nHost: localhost\r\nX-API-Key: " + KEY.encode()
     assert sent(two[0], head + b"\r\nContent-Length: 99\r\n\r\n{", is_all=True) == b""
     forwarding = two[0].host.service._forwarding
     wait_until(lambda: forwarding is not None and not forwarding._num_open)

@@ -37,6 +37,7 @@ def test_options_that_go_together() -> None:
         ({"journal": "off"}, "--journal off keeps nothing that another server could take over"),
         ({"samplers_only": True}, "--samplers-only cannot take over models that train"),
         ({"end_sessions": ["start"]}, "would end the sessions of the other servers"),
+        ({"end_sessions": ["missing"]}, "missing would end sessions that other servers can bring back"),
         ({"end_sessions": ["eof"]}, "eof would end sessions that other servers' clients began"),
         *(
             ({"url": url}, "is no address of a server; write http://HOST:PORT")

@@ -1,26 +1,28 @@
 """The page's files: who gets them, and what a browser may do with them."""
 
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from starlette.requests import Request
 from tests.server.fake_engine import FakeEngine
-from tests.server.hosting import KEY, hosted
+from tests.server.hosting import KEY, Host, hosted
 
-from cookhouse.server.access.hosts import check_host
+from cookhouse.server.app import create_app
 from cookhouse.server.page import page_routes
-from cookhouse.server.refusals import WrongHostError
 
 
 @pytest.fixture(scope="module")
-def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with (
-        hosted(tmp_path_factory.mktemp("state"), FakeEngine) as host,
-        httpx.Client(base_url=host.url, trust_env=False) as client,
-    ):
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with hosted(tmp_path_factory.mktemp("state"), FakeEngine) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def http(host: Host) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=host.url, trust_env=False) as client:
         yield client
 
 
@@ -72,7 +74,7 @@ def test_only_its_files_are_there(http: httpx.Client) -> None:
 )
 def test_a_page_of_another_name_gets_nothing(http: httpx.Client, name: str) -> None:
     """Would catch a stranger's page whose name was made to lead to this machine."""
-    for path in ("/page/", "/page/page.js", "/api/v1/status"):
+    for path in ("/page/", "/page/page.js", "/api/v1/status", "/metrics", "/healthz", "/v1/models", "/nothing"):
         answer = get(http, path, Host=name, **{"X-API-Key": KEY})
         assert answer.status_code == 421, (path, answer.text)
         assert "a proxy before it" in answer.json()["detail"]
@@ -84,8 +86,15 @@ def test_this_machines_own_names_are_let_in(http: httpx.Client, name: str) -> No
     assert get(http, "/api/v1/status", Host=name, **{"X-API-Key": KEY}).status_code == 200
 
 
-def test_a_server_for_other_machines_has_any_name() -> None:
-    request = Request({"type": "http", "headers": [(b"host", b"gpu-machine:8000")]})
-    check_host(request, is_loopback=False)
-    with pytest.raises(WrongHostError, match="gpu-machine:8000"):
-        check_host(request, is_loopback=True)
+def test_a_server_for_other_machines_has_any_name(host: Host) -> None:
+    for is_loopback in (True, False):
+        app = create_app(host.service, is_loopback=is_loopback)
+        assert ("HostGuard" in str(app.user_middleware)) == is_loopback
+
+
+def test_a_supervisor_that_names_no_host_is_answered(http: httpx.Client) -> None:
+    """HTTP/1.0 has none, and no browser speaks it."""
+    url = http.base_url
+    with socket.create_connection((url.host, url.port or 0)) as client:
+        client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 200")

@@ -856,3 +856,41 @@ async def test_one_worker_that_is_down_is_not_waited_for(tmp_path: Path, monkeyp
         assert several.calls.is_up
         assert [await several.model(name) for name in ("a", "b")] == ["worker1", "worker1"]
         assert several.worker("worker1").ids(Create) == ["create a", "create b"]
+
+
+DAMAGED = Failure(blame="server", kind="damaged", message="a file has changed")
+
+
+async def test_weights_that_are_damaged_on_their_way_are_written_again(tmp_path: Path) -> None:
+    """Would catch a sample that fails while another worker holds its weights, and one that is sent round for ever."""
+    async with Several(tmp_path, apart=(1, 1)) as several:
+        await several.model("a")
+        await several.publish("a", "w")
+        trainer, sampler = several.worker("trainer0"), several.worker("sampler1")
+        answer = several.calls.send(sample("1", "w"))
+        await settle()
+        for _ in range(2):
+            await trainer.written()
+            [fetch] = sampler.ids(Fetch)
+            sampler.commands.clear()
+            await sampler.fail(fetch, DAMAGED)
+            await sampler.fail("1", DAMAGED)
+        with pytest.raises(InputError, match="a file has changed"):
+            await answer
+
+
+async def test_damaged_weights_that_nobody_else_has_are_told(tmp_path: Path) -> None:
+    async with Several(tmp_path, workers=2) as several:
+        several.calls.note_file(a_fetch("w", "file:///w"))
+        answer = several.calls.send(sample("1", "w"))
+        await settle()
+        worker = next(one for one in map(several.worker, ("worker0", "worker1")) if one.commands)
+        await worker.fail(worker.ids(Fetch)[0], DAMAGED)
+        await worker.fail("1", DAMAGED)
+        with pytest.raises(InputError, match="a file has changed"):
+            await answer
+        assert several.calls.holds("w")
+
+
+def a_fetch(snapshot_id: str, url: str) -> Fetch:
+    return Fetch(command_id="", account=ACCOUNT, snapshot_id=snapshot_id, base_model="b", lora=LoraSpec(), url=url)

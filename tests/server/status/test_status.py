@@ -43,8 +43,12 @@ def texts_of(content: Any) -> Iterator[str]:
             yield from texts_of(value)
 
 
-def label(key: str) -> str:
-    return KeyRing([key]).owners[0][:8]
+def label(key: str, server: Server) -> str:
+    """Without the salt of the server's folder nobody comes from a key to this."""
+    keys = server.host.service.keys
+    found = keys.label_of(keys.owner_of(key))
+    assert found not in (KeyRing([key]).owners[0][:8], KeyRing([key]).label_of(keys.owner_of(key)))
+    return found
 
 
 def save(server: Server, model_id: str, seq_id: int, name: str) -> None:
@@ -63,12 +67,12 @@ def test_a_tenant_sees_its_own_and_sums_and_never_anothers(watched: Watched) -> 
     """Would catch a name, an id or a text of one tenant in what another is told, wherever it stands."""
     secrets: dict[str, set[str]] = {}
     for key, server in ((OPERATOR, watched.operator), (TENANT, watched.tenant)):
-        name = f"secret of {label(key)}"
+        name = f"secret of {label(key, server)}"
         session_id = server.post("/create_session", **NEW_SESSION, display_name=name)["session_id"]
         model_id = server.model(session_id)
-        save(server, model_id, 1, f"kept-{label(key)}")
+        save(server, model_id, 1, f"kept-{label(key, server)}")
         sample(server, session_id, 1)
-        secrets[key] = {name, session_id, model_id, f"kept-{label(key)}", label(key)}
+        secrets[key] = {name, session_id, model_id, f"kept-{label(key, server)}", label(key, server)}
     told = list(texts_of(watched.status(TENANT)))
     assert not [text for text in told if any(secret in text for secret in secrets[OPERATOR])]
     for secret in secrets[TENANT]:
@@ -86,13 +90,13 @@ def test_a_tenant_sees_its_own_and_sums_and_never_anothers(watched: Watched) -> 
 
 def test_the_folder_and_reasons_are_the_operators(watched: Watched) -> None:
     mine, theirs = watched.status(OPERATOR), watched.status(TENANT)
-    assert mine["viewer"] == {"tenant": label(OPERATOR), "is_operator": True}
-    assert theirs["viewer"] == {"tenant": label(TENANT), "is_operator": False}
+    assert mine["viewer"] == {"tenant": label(OPERATOR, watched.operator), "is_operator": True}
+    assert theirs["viewer"] == {"tenant": label(TENANT, watched.tenant), "is_operator": False}
     assert Path(mine["disk"]["folder"]).is_dir()
     assert theirs["disk"]["folder"] is None
     assert theirs["server"]["process_id"] is None
     assert 0 < theirs["disk"]["free_bytes"] <= theirs["disk"]["bytes"]
-    assert [one["tenant"] for one in theirs["tenants"]] == [label(TENANT)]
+    assert [one["tenant"] for one in theirs["tenants"]] == [label(TENANT, watched.tenant)]
 
 
 def test_queues_say_what_waits_what_runs_and_for_how_long(watched: Watched, engine: HeldEngine) -> None:
@@ -108,7 +112,7 @@ def test_queues_say_what_waits_what_runs_and_for_how_long(watched: Watched, engi
     assert row["num_running"] >= 2
     assert 0 <= row["oldest_seconds"] < 60
     (running,) = status["workers"][0]["turn"]["running"]
-    assert running == {"command": "Pass", "tenant": label(OPERATOR), "model_id": model_id}
+    assert running == {"command": "Pass", "tenant": label(OPERATOR, watched.operator), "model_id": model_id}
     theirs = watched.status(TENANT)
     assert theirs["workers"][0]["turn"]["running"] == [{"command": "Pass", "tenant": None, "model_id": None}]
     assert theirs["models"] == {"listed": [], "num_left_out": 0}
@@ -120,7 +124,11 @@ def test_samples_stand_by_tenant_and_base_model(watched: Watched, engine: HeldEn
     engine.free.clear()
     ids = sample(watched.operator, watched.operator.session(), 3)
     (row,) = watched.status()["samples"]
-    assert (row["tenant"], row["base_model"], row["num_requests"]) == (label(OPERATOR), "cookhouse/tiny", 3)
+    assert (row["tenant"], row["base_model"], row["num_requests"]) == (
+        label(OPERATOR, watched.operator),
+        "cookhouse/tiny",
+        3,
+    )
     assert 0 <= row["oldest_seconds"] < 60
     assert watched.status(TENANT)["samples"] == []
     engine.free.set()

@@ -29,6 +29,12 @@ def readable(folder: Path) -> dict[str, str]:
     return {name: oct(mode) for name, mode in found.items() if mode & 0o077}
 
 
+def open_folders(folder: Path) -> dict[str, str]:
+    """Those below a folder, however deep, that others may enter, should they ever stand elsewhere."""
+    found = {path.relative_to(folder).as_posix(): path.stat().st_mode for path in folder.rglob("*") if path.is_dir()}
+    return {name: oct(mode) for name, mode in found.items() if mode & 0o077}
+
+
 def test_nobody_else_reads_the_state_of_a_server(tmp_path: Path) -> None:
     state_dir = tmp_path / "state"
     with lock_state_dir(state_dir), hosted(state_dir, FakeEngine) as host:
@@ -37,10 +43,13 @@ def test_nobody_else_reads_the_state_of_a_server(tmp_path: Path) -> None:
             train(trainer, 1)
             trainer.save_state("kept").result()
             trainer.save_weights_and_get_sampling_client().result()
+            trainer.create_sampling_client(trainer.save_weights_for_sampler("too").result().path)
         assert {"server.db", "server.db-wal", "server.lock", "checkpoints"} <= {
             path.name for path in state_dir.iterdir()
         }
         assert readable(state_dir) == {}
+        assert open_folders(state_dir) == {}
+        assert [path.name for path in (state_dir / "checkpoints").iterdir()] != []
     assert readable(tmp_path) == {}
 
 

@@ -116,6 +116,13 @@ def _failed(message: str, category: str) -> tinker.RequestFailedError:
         (_failed("token 9999", "User"), InputError, r"^token 9999 \(while trying\)$"),
         (_failed("gpu is gone", "Server"), ServiceError, r"^gpu is gone \(while trying\)$"),
         (_failed("x: No space left on device (os error 28)", "Server"), InputError, "No space left on device"),
+        # With an InputError the run would not say how to go on.
+        (_failed("session 5 has ended: its client was not heard of", "User"), ServiceError, "has ended: its client"),
+        (
+            _status_error(tinker.NotFoundError, 404, {"detail": "model 'a' is not loaded: its session has ended"}),
+            ServiceError,
+            "its session has ended",
+        ),
         (_status_error(tinker.InternalServerError, 500, None), ServiceError, "Error code: 500"),
         (
             tinker.APIConnectionError(request=httpx.Request("GET", "http://host:1/")),
@@ -128,6 +135,15 @@ def test_sdk_errors_are_attributed(raised: Exception, expected: type[Exception],
     with pytest.raises(expected, match=message) as caught, service_errors("trying"):
         raise raised
     assert caught.value.__cause__ is raised
+
+
+def test_a_result_that_is_gone_is_the_services_doing() -> None:
+    """Would catch a traceback at the end of a run that was suspended until its session was gone: the SDK wraps this."""
+    gone = _status_error(tinker.NotFoundError, 404, {"detail": "unknown request 'train-1'"})
+    with pytest.raises(ServiceError, match=r"^unknown request 'train-1' \(while trying\)$"), service_errors("trying"):
+        raise ValueError("Error retrieving result") from gone
+    with pytest.raises(ValueError, match="of another kind"), service_errors("trying"):
+        raise ValueError("of another kind")
 
 
 async def test_sdk_client_fits_the_protocol() -> None:

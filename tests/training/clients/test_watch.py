@@ -95,6 +95,21 @@ async def test_one_look_is_no_silence_however_long_it_took(monkeypatch: pytest.M
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_silence_is_not_counted_while_the_run_itself_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a run that ends after SIGSTOP and SIGCONT, since a service was just being started again before."""
+    now = itertools.chain([0.0, 0.0], itertools.count(3600, 3600))
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
+    statuses = itertools.chain([503, 503, 503], itertools.repeat(200))
+    async with service(statuses) as (url, asked):
+        task = watching(url, Interrupt(), patience_seconds=60)
+        async with asyncio.timeout(60):
+            for _ in range(5):
+                await asked.acquire()
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_run_that_is_to_stop_has_less_patience() -> None:
     interrupt = Interrupt()
     async with service(itertools.repeat(None)) as (url, asked):

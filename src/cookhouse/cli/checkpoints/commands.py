@@ -16,15 +16,16 @@ import typer
 from cookhouse.blobs import open_blobs, put_folder
 from cookhouse.cli.checkpoints.deletion import delete
 from cookhouse.cli.checkpoints.saved import Saved, find_saved, folder_of, list_saved
-from cookhouse.cli.help import OrderedCommands
+from cookhouse.cli.help import WholeSentences
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.cli.tables import side_by_side, when
 from cookhouse.errors import InputError
+from cookhouse.extras import require_engine
 from cookhouse.model_names import plain_name
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.local import default_state_dir
 
-checkpoints_app = typer.Typer(cls=OrderedCommands, help="List, inspect, export, push, import and delete checkpoints.")
+checkpoints_app = typer.Typer(cls=WholeSentences, help="List, inspect, export, push, import and delete checkpoints.")
 
 _KINDS = {"weights": "state", "sampler_weights": "sampler", "external_weights": "external"}
 
@@ -110,6 +111,7 @@ def export(
     state_dir: StateDir = None,
 ) -> None:
     """Write a checkpoint as a folder that peft or transformers loads, with the same outputs."""
+    require_engine("exporting a checkpoint")
     saved = find_saved(which, run, state_dir)
     origin = _origin(saved)
     write = partial(
@@ -179,6 +181,7 @@ def import_(
     ] = None,
 ) -> None:
     """Make a PEFT adapter, or a folder that a server put aside, a checkpoint to train on from or to sample."""
+    require_engine("importing a checkpoint")
     _quiet_unless_watched()
     from cookhouse.engine.export import import_peft
     from cookhouse.engine.files.manifest import is_checkpoint, read_num_steps, read_spec
@@ -226,6 +229,7 @@ def push(
     The token is that of HF_TOKEN or of `hf auth login`, and must be allowed to write. A repository that is there keeps
     its visibility, and gets a new commit.
     """
+    require_engine("exporting a checkpoint")
     from cookhouse.models.hub import check_name, current_hub
 
     check_name(name)

@@ -11,10 +11,20 @@ from typing import Annotated, Any
 
 import typer
 
-from cookhouse.cli.checkpoints.saved import TINKER, Saved, find_saved, is_run_folder, list_saved, meant, saved_by
+from cookhouse.cli.checkpoints.saved import (
+    TINKER,
+    Saved,
+    find_saved,
+    is_run_folder,
+    is_unread,
+    list_saved,
+    meant,
+    saved_by,
+)
 from cookhouse.cli.models.commands import Registry
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.errors import InputError
+from cookhouse.extras import require_engine
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.connection import check_reachable, configured_service
 from cookhouse.service.local import default_state_dir, service_folder
@@ -115,6 +125,8 @@ def _of_run(saved: Saved, folder: Path, every: Sequence[Saved]) -> _Going:
     if saved.row is not None:
         size, state_dir = saved.row.size_bytes, service_folder(folder)
         return _Going(path=saved.path, num_bytes=size, run=folder, state_dir=state_dir, is_named=is_named)
+    if is_unread(saved):
+        require_engine(f"deleting what the service of the run in {folder} keeps")
     num_bytes = asyncio.run(_bytes_there(saved.path))
     return _Going(path=saved.path, num_bytes=num_bytes, run=folder, state_dir=None, is_named=is_named)
 
@@ -159,13 +171,14 @@ def _confirm(lines: Sequence[str]) -> None:
 def _delete(going: _Going) -> None:
     """The weights first: the other way round, nobody would know of what is left where that fails."""
     from cookhouse.runs.lock import hold
-    from cookhouse.server.checkpoints.offline import delete_checkpoint
     from cookhouse.weights.checkpoints import CheckpointFile
 
     with nullcontext() if going.run is None else hold(going.run):
         if going.state_dir is None:
             asyncio.run(_delete_there(going.path))
         else:
+            from cookhouse.server.checkpoints.offline import delete_checkpoint
+
             has_files = delete_checkpoint(going.state_dir, going.path)
             if not has_files:
                 typer.echo(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.extras import has_engine, require_engine
 from cookhouse.registry import check_artifact, names_registered_model, open_registry
 from cookhouse.runs.names import RUNS_FOLDER
-from cookhouse.service.local import default_state_dir, service_folder
+from cookhouse.service.local import default_state_dir, keeps_checkpoints, service_folder
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ def list_saved(where: Path) -> list[Saved]:
     """
     if is_run_folder(where):
         return _of_run(where)
-    from cookhouse.server.checkpoints.state_folder import is_state_dir
-
-    if not is_state_dir(where):
+    if not keeps_checkpoints(where):
         raise InputError(f"{where} is neither the folder of a run nor the state folder of a server")
     return _of_state_dir(where)
 
@@ -116,14 +115,16 @@ def folder_of(saved: Saved) -> Path:
     Raises:
         InputError: they are on another service or in an object store, in another format, or damaged.
     """
-    from cookhouse.server.checkpoints.checksums import verify
-
-    if saved.folder is None:
+    if saved.folder is None and not is_unread(saved):
         raise InputError(
             f"{saved.path} is on the service that the run was trained on; this makes a folder of it:\n"
             f"  tinker checkpoint download {saved.path}\n"
             f"{_WHAT_PEFT_LOADS}"
         )
+    require_engine("reading the files of a checkpoint")
+    from cookhouse.engine.files.checksums import verify
+
+    assert saved.folder is not None
     if saved.row is not None and not saved.folder.is_dir():
         raise InputError(
             f"the files of {saved.path} are not in {saved.folder.parent}: they lie where its server has its "
@@ -135,6 +136,13 @@ def folder_of(saved: Saved) -> Path:
     if saved.row is not None:
         verify(saved.folder, saved.row.sha256)
     return saved.folder
+
+
+def is_unread(saved: Saved) -> bool:
+    """Whether the run's own service on this machine may keep it, which takes the engine to read."""
+    if saved.row is not None or saved.run is None or has_engine():
+        return False
+    return keeps_checkpoints(service_folder(saved.run))
 
 
 def _registered(name: str) -> Saved:
@@ -175,12 +183,14 @@ def meant(saved: Sequence[Saved]) -> Saved:
 
 
 def _of_run(folder: Path) -> list[Saved]:
-    """What a run recorded, the training state after the weights for sampling: its weights are never rounded."""
+    """What a run recorded, the training state after the weights for sampling: its weights are never rounded. What the
+    run's own service keeps of it is left out without the engine.
+    """
     from cookhouse.report import checkpoint_text
-    from cookhouse.server.checkpoints.state_folder import is_state_dir
     from cookhouse.weights.checkpoints import CheckpointFile
 
-    kept = _of_state_dir(service_folder(folder)) if is_state_dir(service_folder(folder)) else []
+    is_kept = keeps_checkpoints(service_folder(folder)) and has_engine()
+    kept = _of_state_dir(service_folder(folder)) if is_kept else []
     by_path = {saved.path: saved for saved in kept}
     return [
         replace(
@@ -196,6 +206,7 @@ def _of_run(folder: Path) -> list[Saved]:
 
 
 def _of_state_dir(state_dir: Path) -> list[Saved]:
+    require_engine(f"reading what a server keeps in {state_dir}")
     from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 
     return [Saved(path=kept.row.path, folder=kept.folder, row=kept.row) for kept in stored_checkpoints(state_dir)]

@@ -15,11 +15,14 @@ from cookhouse.cli.serve.backup import back_up_state, check_backup
 from cookhouse.cli.serve.checks import check_command, check_port_is_free, is_loopback, parse_keys
 from cookhouse.cli.serve.foreground import run_in_foreground
 from cookhouse.errors import InputError
+from cookhouse.extras import require_engine
 from cookhouse.model_names import parse_served
 from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.service.local import default_state_dir, service_folder
 
 _PORT = 8000
+
+serve_app = typer.Typer()
 
 
 class ServeCommand(TyperCommand):
@@ -41,6 +44,7 @@ def _with_address(words: Sequence[str]) -> list[str]:
     return completed
 
 
+@serve_app.command(cls=ServeCommand)
 def serve(
     command: Annotated[
         list[str] | None,
@@ -173,6 +177,28 @@ def serve(
             "waiting requests. One that says goodbye is done at once.",
         ),
     ] = 5.0,
+    end_sessions: Annotated[
+        Literal["missing"] | None,
+        typer.Option(
+            help="missing: give up sessions that have not ended and need a base model that is not named here; without, "
+            "the start is refused where there are such.",
+            show_default="keep all",
+        ),
+    ] = None,
+    max_connections: Annotated[
+        int | None,
+        typer.Option(
+            min=16, help="Connections at a time.", show_default="what the limit of open files leaves (ulimit -n)"
+        ),
+    ] = None,
+    max_address_connections: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Of these, from one address, that have not sent a key; beyond it the oldest are closed.",
+            show_default="half of all",
+        ),
+    ] = None,
     max_cache_bytes: Annotated[
         int | None,
         typer.Option(
@@ -282,6 +308,7 @@ def serve(
     A sample ends at the model's own end tokens beside what a request names in `stop`; with an empty list it goes on to
     max_tokens.
     """  # noqa: D301  \b keeps lines as they are
+    require_engine("cookhouse serve")
     state = state_dir or default_state_dir(os.environ)
     if backup is not None:
         check_backup(state, command=command, database=database, shared_folder=shared_folder, checkpoints=checkpoints)
@@ -301,6 +328,7 @@ def serve(
         api_keys=keys,
         journal=journal,
         samplers_only=samplers_only,
+        end_sessions=[end_sessions] if end_sessions else (),
     )
     listening = port if port is not None else 0 if command else _PORT
     check_port_is_free(host, listening)
@@ -316,10 +344,13 @@ def serve(
         "--samplers": samplers,
         "--silent-minutes": silent_minutes,
         "--session-minutes": session_minutes,
+        "--end-sessions": end_sessions,
         "--drain-seconds": drain_seconds,
         "--journal": journal,
         "--checkpoints": checkpoints,
         "--stable-reinforce": stable_reinforce,
+        "--max-connections": max_connections,
+        "--max-address-connections": max_address_connections,
         "--max-cache-bytes": max_cache_bytes,
         "--max-snapshot-file-bytes": max_snapshot_file_bytes,
         "--shared-folder": None if shared_folder is None else shared_folder.absolute(),

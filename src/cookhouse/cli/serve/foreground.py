@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cookhouse.cli.exit_codes import EXIT_INTERRUPTED
 from cookhouse.errors import InputError
 
 if TYPE_CHECKING:
     from cookhouse.service.embedded import EmbeddedService
-
-_EXIT_INTERRUPTED = 130
 
 
 async def run_in_foreground(
@@ -65,7 +64,7 @@ async def run_in_foreground(
         with contextlib.suppress(asyncio.CancelledError):
             return await serving
         echo("stopping")
-    return _EXIT_INTERRUPTED
+    return EXIT_INTERRUPTED
 
 
 async def _run_beside(
@@ -105,7 +104,7 @@ async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool, 
     typer.echo(f"Its page, for a browser: {_page(server.url, None if has_own_keys else server.api_key)}\n")
     await stopping.wait()
     await service.drain()
-    return _EXIT_INTERRUPTED
+    return EXIT_INTERRUPTED
 
 
 def _page(url: str, key: str | None) -> str:

@@ -175,13 +175,13 @@ def _messages(row: Mapping[str, Any], reader: RowReader) -> list[Message]:
 
 
 def _refuse_unread(row: Mapping[str, Any], reader: RowReader) -> None:
-    used = reader.used
+    used, label = reader.used, row.get("label")
     for name in (*REFUSED, *(() if used.keys() & {*_LISTS} else _OF_SHAPES)):
         if name not in used and not is_empty(row.get(name)):
             shape = " + ".join(key for key in row if key in used)
             way_out = REFUSED.get(name, "put it into a message")
             raise InputError(f"{name} is not read beside {shape}; {way_out}, or remove it from the rows")
-    if isinstance(row.get("label"), bool):  # of KTO: whether an answer is a good one
+    if isinstance(label, bool) or str(label).lower() in ("true", "false"):  # of KTO: whether an answer is a good one
         raise InputError("label is not read, and bad answers would be trained on; keep good rows only, without it")
 
 

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 class CsvRows:
     """CSV or TSV with a header of field names. A quote opens a cell only as its first character, and is doubled within
-    such a cell, which may hold line breaks; elsewhere it is a character as any other.
+    such a cell, which may hold line breaks; elsewhere it is a character as any other. A blank line is no record.
     """
 
     def __init__(self, open_file: OpenFile, name: str, delimiter: str) -> None:
@@ -70,8 +70,6 @@ class CsvRows:
         ]
 
     def _row(self, cells: Sequence[str]) -> object:
-        if not cells:
-            return None
         if len(cells) != len(self._header):
             return InputError(
                 f"{len(cells)} cells, and the header names {len(self._header)} fields; quote what it holds"
@@ -91,7 +89,8 @@ class CsvRows:
             ) from error
         csv.field_size_limit(MAX_LINE_BYTES)
         try:
-            return list(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True))
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
+            return [cells for cells in reader if cells]
         except csv.Error as error:
             raise InputError(f"{self._name}: not CSV after byte {start:,}: {error}") from error
 
@@ -114,14 +113,15 @@ class CsvRows:
         offset, line, last_block = 0, 1, -1
         quotes: Quotes | None = None
         for cells, lines in self._iter_records(text):
-            if offset // length != last_block:
-                last_block = offset // length
-                starts.append(offset)
-                counts.append(0)
-            counts[-1] += 1
-            quotes = quotes or Quotes(self._name, self._delimiter, len(cells))
-            if len(lines) > 1 or '"' in lines[0]:
-                quotes.see(cells, lines, line)
+            if cells:
+                if offset // length != last_block:
+                    last_block = offset // length
+                    starts.append(offset)
+                    counts.append(0)
+                counts[-1] += 1
+                quotes = quotes or Quotes(self._name, self._delimiter, len(cells))
+                if len(lines) > 1 or '"' in lines[0]:
+                    quotes.see(cells, lines, line)
             offset += sum(map(len, lines))
             line += len(lines)
         if quotes is not None:

@@ -28,7 +28,9 @@ def block_bytes(num_bytes: int) -> int:
 
 
 class LineRows:
-    """JSON Lines: block k holds the lines that begin in its stretch of bytes. Opening it only counts lines."""
+    """JSON Lines: block k holds the rows that begin in its stretch of bytes. A blank line is none. Opening it only
+    counts.
+    """
 
     columns: Sequence[str] | None = None
 
@@ -38,8 +40,8 @@ class LineRows:
         with open_file() as file:
             self.num_bytes = file.seek(0, os.SEEK_END)
             self._block_bytes = block_bytes(self.num_bytes)
-            self.block_rows = self._count_lines(file)
-        self._first_K = np.cumsum(self.block_rows) - self.block_rows
+            self._lines_K, self.block_rows = self._count(file)
+        self._first_K = np.cumsum(self._lines_K) - self._lines_K
 
     def read(self, block: int) -> Sequence[RawRow]:
         if not self.block_rows[block]:
@@ -54,19 +56,37 @@ class LineRows:
         if not lines[-1]:
             lines.pop()
         first = int(self._first_K[block]) + 1
-        if len(lines) != self.block_rows[block]:
+        filled = [(number, line) for number, line in enumerate(lines, start=first) if line.strip()]
+        if (len(lines), len(filled)) != (self._lines_K[block], self.block_rows[block]):
             raise InputError(f"{self._place(first)}: the file has changed while it was read; leave it as it is")
-        return [RawRow(place=self._place(number), content=line) for number, line in enumerate(lines, start=first)]
+        return [RawRow(place=self._place(number), content=line) for number, line in filled]
 
-    def _count_lines(self, file: BinaryIO) -> NDArray[np.int64]:
-        """Lines that begin in each block: one after each line break but a last one."""
+    def _count(self, file: BinaryIO) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Lines that begin in each block, one after each line break but a last one; and those that are not blank."""
         file.seek(0)
-        counts, begins = [], 1
+        lines: list[int] = []
+        filled: list[int] = []
+        begun: int | None = None
+        """The block in which the line begins that is being read."""
+        is_filled = False
         while content := file.read(self._block_bytes):
-            ends = content.endswith(b"\n")
-            counts.append(content.count(b"\n") - ends + begins)
-            begins = int(ends)
-        return np.array(counts, dtype=np.int64)
+            block = len(lines)
+            head, *others = (content if block else content.removeprefix(_BOM)).split(b"\n")
+            lines.append(0)
+            filled.append(0)
+            if begun is None:
+                begun, is_filled = block, False
+                lines[block] += 1
+            if not is_filled and head.strip():
+                is_filled = True
+                filled[begun] += 1
+            if others:
+                last = others.pop()
+                lines[block] += len(others) + bool(last)
+                filled[block] += sum(map(bool, map(bytes.strip, others)))
+                begun, is_filled = (block if last else None), bool(last.strip())
+                filled[block] += is_filled
+        return np.array(lines, dtype=np.int64), np.array(filled, dtype=np.int64)
 
 
 class PromptLines:

@@ -88,7 +88,7 @@ class DatasetStore(Protocol):
 
 
 def num_rows(rows: Rows) -> int:
-    """All of them, blank ones included."""
+    """All of them, with those that turn out blank: blank lines of a file are none."""
     return int(rows.block_rows.sum())
 
 

@@ -7,6 +7,7 @@ A URL names files: `file:///FOLDER` for a folder that server and worker both see
 worker keeps to itself, whose files are read by `Read`. It is never a tenant's text.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -52,6 +53,8 @@ class Load(ModelCommand):
     base_model: str
     lora: LoraSpec
     url: Url
+    sha256: Mapping[str, str] | None = None
+    """As `Saved` has it, of files that have to be what they were; None: they are read as they are."""
     with_optimizer: bool
     with_gradient: bool = False
     """Go on as the model was when it was saved, to the bit: with the gradient of its passes since its last step too,
@@ -105,6 +108,8 @@ class Fetch(Command):
     base_model: str
     lora: LoraSpec
     url: Url
+    sha256: Mapping[str, str] | None = None
+    """As that of `Load`, compared whenever they are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

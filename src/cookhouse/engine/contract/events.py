@@ -1,7 +1,7 @@
 """What a worker tells, in the order in which it happens."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cookhouse.engine.contract.commands import Account, Form, Url
@@ -20,6 +20,8 @@ class Saved:
     form: Form
     sizes: Mapping[str, int]
     """Bytes, by file name relative to the folder."""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    """Digests by the same names, hexadecimal; of all files, or of none."""
 
 
 Output = ForwardBackwardOutput | SampleOutput | Saved | WorkerStatus | Mapping[str, float] | bytes | None

@@ -7,6 +7,7 @@ sampling.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeGuard
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -37,24 +38,42 @@ def write(
         InputError: the folder exists.
         OSError: the disk is full or not writable; nothing is left behind.
     """
-    sites: list[list[str | int]] = [[site.name, site.in_features, site.out_features] for site in layout.sites]
     with new_folder(folder, is_durable=is_durable) as temporary:
         save_file({name: tensor.detach().cpu() for name, tensor in tensors.items()}, temporary / _TENSORS)
         write_manifest(
             temporary,
             base_model,
             layout.spec,
-            sites=sites,
+            sites=_sites(layout),
             num_steps=num_steps,
             base_files=layout.base_files,
             has_gradient="gradient" in tensors,
         )
 
 
+def layout_of(folder: Path, layout: AdapterLayout) -> AdapterLayout:
+    """A layout in the form that a checkpoint has: in older ones experts share nothing.
+
+    Raises:
+        InputError: the folder holds no checkpoint of such a layout, but for what experts share.
+        DamagedError: it holds none that can be read.
+    """
+    manifest = read_manifest(folder)
+    found = manifest.get("sites")
+    shared = [str(site[3]) if len(site) > 3 else "" for site in found] if _is_list_of_lists(found) else []
+    is_known = len(shared) == len(layout.sites) and all(
+        one in ("", site.shared) for one, site in zip(shared, layout.sites, strict=True)
+    )
+    own = layout.sharing(shared) if is_known else layout
+    if found != _sites(own) or manifest.get("lora", {}).get("rank") != layout.spec.rank:
+        raise InputError(f"checkpoint {folder} was made for another base model or adapter shape")
+    return own
+
+
 def read(
     folder: Path, layout: AdapterLayout, *, with_optimizer: bool, with_gradient: bool = False
 ) -> tuple[dict[str, Tensor], int]:
-    """Flat fp32 tensors on the CPU, and the number of optimizer steps taken.
+    """Flat fp32 tensors on the CPU, and the number of optimizer steps taken; of the layout that `layout_of` says.
 
     With a gradient, if there is one, all is taken as it was, infinite values as well.
 
@@ -64,9 +83,8 @@ def read(
         DamagedError: it holds none that can be read.
     """
     manifest = read_manifest(folder)
-    sites = [[site.name, site.in_features, site.out_features] for site in layout.sites]
-    if manifest.get("sites") != sites or manifest.get("lora", {}).get("rank") != layout.spec.rank:
-        raise InputError(f"checkpoint {folder} was made for another base model or adapter shape")
+    if layout_of(folder, layout) != layout:
+        raise InputError(f"checkpoint {folder} has adapters of experts in another form")
     check_base(folder, layout.base_files)
     names = ["params", *(["adam_m", "adam_v"] if with_optimizer else [])]
     if with_gradient and holds_gradient(folder):
@@ -90,3 +108,13 @@ def read(
         if not (with_gradient or torch.isfinite(tensor).all()):
             raise InputError(f"checkpoint {folder}: {name} holds NaN or infinity")
     return {name: tensor.float() for name, tensor in tensors.items()}, int(manifest["num_steps"])
+
+
+def _sites(layout: AdapterLayout) -> list[list[str | int]]:
+    """What a manifest says of each: name, features in and out, and what experts share, if they do."""
+    shared = ([site.shared] if site.shared else [] for site in layout.sites)
+    return [[s.name, s.in_features, s.out_features, *more] for s, more in zip(layout.sites, shared, strict=True)]
+
+
+def _is_list_of_lists(sites: object) -> TypeGuard[list[list[Any]]]:
+    return isinstance(sites, list) and all(isinstance(site, list) for site in sites)

@@ -3,8 +3,9 @@
 The files are those of a PEFT folder, and so are the names of matrices, but for three kinds. In a model that takes
 images, layers are called `model.layers`, not `model.language_model.layers`. The output projection `lm_head` is called
 `model.unembed_tokens`. A projection of all experts of a layer is one pair of stacked matrices, A (E, R, I) and B (E, O,
-R), called w1 (gate), w3 (up) or w2 (down). By these the tools find the weights of the base model
-(`tinker_cookbook.weights`: `build_name_remaps` in `_merge_utils.py`, `MergeProfile` in `_merge.py`).
+R), called w1 (gate), w3 (up) or w2 (down); what experts share is stacked once, (1, …). By these the tools find the
+weights of the base model (`tinker_cookbook.weights`: `build_name_remaps` in `_merge_utils.py`, `MergeProfile` in
+`_merge.py`).
 
 An adapter that has none of these is a PEFT folder as well, and its config says so. `peft` would leave out what it does
 not know by name, and say nothing.
@@ -20,7 +21,7 @@ from torch import Tensor
 from cookhouse.engine.lora.lora import ALPHA, AdapterLayout, LoraSite
 
 _PREFIX = "base_model.model."
-_OUTPUT, _UNEMBED = "lm_head", "model.unembed_tokens"
+OUTPUT, _UNEMBED = "lm_head", "model.unembed_tokens"
 _TEXT_PART, _MODEL = "model.language_model.", "model."
 _EXPERTS = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 
@@ -48,11 +49,16 @@ def write_external(folder: Path, base_model: str, layout: AdapterLayout, params:
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 
-def _external_name(site: LoraSite) -> str:
-    if site.name == _OUTPUT:
+def own_name(site: LoraSite) -> str:
+    """What external weights call the module of a site, within the whole of a model that takes images."""
+    if site.name == OUTPUT:
         return _UNEMBED
-    name = _MODEL + site.name.removeprefix(_TEXT_PART) if site.name.startswith(_TEXT_PART) else site.name
     if site.num_experts is None:
-        return name
-    parent, _, child = name.rpartition(".")
+        return site.name
+    parent, _, child = site.name.rpartition(".")
     return f"{parent}.{_EXPERTS[child]}"
+
+
+def _external_name(site: LoraSite) -> str:
+    name = own_name(site)
+    return _MODEL + name.removeprefix(_TEXT_PART) if name.startswith(_TEXT_PART) else name

@@ -10,6 +10,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from cookhouse.errors import InputError
+from cookhouse.files import make_folder
 
 _HEX = "[0-9a-f]" * 32
 
@@ -25,7 +26,7 @@ def new_folder(folder: Path, *, is_durable: bool = True) -> Iterator[Path]:
     if folder.exists():
         raise InputError(f"folder {folder} exists; choose another name")
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-    temporary.mkdir(parents=True)
+    make_folder(temporary)
     try:
         yield temporary
         _let_umask_decide(temporary)

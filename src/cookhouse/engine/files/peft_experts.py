@@ -37,8 +37,8 @@ class ExpertParameter:
         return self.sites[0].parameter.rpartition(".")[0] + ".base_layer" * self.depth
 
     def join(self, views: Mapping[str, tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-        """A (E · S, I) and B (O, S · E) of the adapters of its sites, each A (E, R, I) and B (E, O, R)."""
-        pairs = [views[site.name] for site in self.sites]
+        """A (E · S, I) and B (O, S · E) of the adapters of its sites, each A (E, R, I) and B (E, O, R) or shared."""
+        pairs = [site.expand(views[site.name]) for site in self.sites]
         a_ESI = torch.cat([a_ERI for a_ERI, _ in pairs], 1)
         num_out = sum(site.out_features for site in self.sites)
         b_EOS = a_ESI.new_zeros(a_ESI.shape[0], num_out, a_ESI.shape[1])

@@ -79,7 +79,8 @@ class PeftAdapter:
     parameters: Sequence[str]
     """Ends of the names of parameters that are adapted as such."""
     matrices: Mapping[str, tuple[Tensor, Tensor]]
-    """fp32 A (R, I) and B (O, R) by the name of their module, or of what PEFT wraps a parameter in."""
+    """fp32 A (R, I) and B (O, R) by the name of their module, or of what PEFT wraps a parameter in; in external weights
+    of the hosted service those of experts are stacked."""
     base_files: BaseFiles
     """Of the base model, of a folder that `write_peft` made; else empty."""
     base_weights: Mapping[str, Tensor]
@@ -183,7 +184,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no JSON, or a number of too many digits
         raise InputError(f"{folder} holds no readable PEFT adapter: {error}") from error
-    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+    # External weights that `peft` could not load whole have no type: their names and shapes say what they are.
+    if not isinstance(config, dict) or config.get("peft_type", "LORA") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
         raise InputError(f"{path}: peft_type is {kind!r}; only LORA can be imported")
     refused = sorted(name for name, value in config.items() if value and name not in _HARMLESS_FIELDS)
@@ -245,10 +247,10 @@ def first_names(names: Sequence[str]) -> str:
 def _read_matrix(file: Any, path: Path, key: str) -> Tensor:
     """One matrix; its shape and type are read first, so that nothing else is allocated."""
     header = file.get_slice(key)
-    if len(header.get_shape()) != 2 or header.get_dtype() not in _DTYPES:
+    if len(header.get_shape()) not in (2, 3) or header.get_dtype() not in _DTYPES:
         raise InputError(
             f"{path}: {key} is {header.get_dtype()} of shape {tuple(header.get_shape())}; "
-            f"it must be a matrix of {', '.join(_DTYPES)}"
+            f"it must be a matrix of {', '.join(_DTYPES)}, or a stack of those of experts"
         )
     matrix: Tensor = file.get_tensor(key).float()
     if not torch.isfinite(matrix).all():

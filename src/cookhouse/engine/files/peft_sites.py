@@ -5,11 +5,13 @@ Legend: I features in, O features out, R rank; of experts all are stacked, (E, â
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from torch import Tensor
 
+from cookhouse.engine.files.external_folder import OUTPUT, own_name
 from cookhouse.engine.files.peft_experts import ExpertParameter, expert_parameters
 from cookhouse.engine.files.peft_folder import PeftAdapter, first_names
 from cookhouse.engine.lora.lora import LoraSite
@@ -40,15 +42,18 @@ def match_peft(
         InputError: it adapts something else, or its matrices have other shapes than the sites.
     """
     parameters = {parameter.wrapper: parameter for parameter in _targeted(adapter, sites)}
-    linear = {name for name, site in sites.items() if site.num_experts is None}
-    known = names_here(adapter.matrices, {*linear, *parameters})
-    unknown = sorted(name for name, here in known.items() if here not in linear and here not in parameters)
+    linear = {name: site for name, site in sites.items() if site.num_experts is None}
+    external = {own_name(site): site for site in sites.values() if site.num_experts is not None or site.name == OUTPUT}
+    at = linear | external
+    known = names_here(adapter.matrices, {*at, *parameters})
+    unknown = sorted(name for name, here in known.items() if here not in at and here not in parameters)
     if unknown:
         raise InputError(
             f"{folder} adapts {first_names(unknown)}, which {base_model} has not, or not as a linear layer that "
             "carries an adapter; give the base model that the adapter was trained over"
         )
-    here, number = Counter(known.values()).most_common(1)[0]
+    modules = [at[here].name if here in at else here for here in known.values()]
+    here, number = Counter(modules).most_common(1)[0]
     if number > 1:
         raise InputError(f"{folder} adapts {here} under {number} names; leave one of them in it")
     found: dict[str, SiteMatrices] = {}
@@ -56,8 +61,9 @@ def match_peft(
         here = known[name]
         parameter = parameters.get(here)
         if parameter is None:
-            _check(folder, name, sites[here].in_features, sites[here].out_features, a, b)
-            found[here] = SiteMatrices(a, b, _scaling(folder, adapter, name, a.shape[0]))
+            site = at[here]
+            _check(folder, name, site, a, b)
+            found[site.name] = SiteMatrices(*site.expand((a, b)), _scaling(folder, adapter, name, a.shape[-2]))
         else:
             found |= _part(folder, adapter, parameter, name, a, b)
     return found
@@ -83,7 +89,7 @@ def _part(
 ) -> dict[str, SiteMatrices]:
     first = parameter.sites[0]
     num_out = sum(site.out_features for site in parameter.sites)
-    _check(folder, name, first.in_features, num_out, a_FI, b_OF)
+    _check(folder, name, replace(first, out_features=num_out, num_experts=None), a_FI, b_OF)
     assert first.num_experts is not None
     rank, rest = divmod(a_FI.shape[0], first.num_experts)
     if rest:
@@ -105,9 +111,14 @@ def _scaling(folder: Path, adapter: PeftAdapter, name: str, rank: int) -> float:
     return adapter.ranks.scaling(name)
 
 
-def _check(folder: Path, name: str, num_in: int, num_out: int, a: Tensor, b: Tensor) -> None:
-    if (a.shape[1], b.shape[0]) != (num_in, num_out) or a.shape[0] != b.shape[1]:
+def _check(folder: Path, name: str, site: LoraSite, a: Tensor, b: Tensor) -> None:
+    """See that matrices are those of a site; each of experts is one per expert or one for all of them."""
+    num_in, num_out, experts = site.in_features, site.out_features, site.num_experts
+    of_experts = (experts is not None) + 2
+    is_stack = a.dim() == b.dim() == of_experts and {*a.shape[:-2], *b.shape[:-2]} <= {1, experts}
+    if not is_stack or (a.shape[-1], b.shape[-2]) != (num_in, num_out) or a.shape[-2] != b.shape[-1]:
+        each = "" if experts is None else f"1 or {experts}, "
         raise InputError(
             f"{folder}: {name} has lora_A of shape {tuple(a.shape)} and lora_B of {tuple(b.shape)}; the base model "
-            f"needs (rank, {num_in}) and ({num_out}, rank)"
+            f"needs ({each}rank, {num_in}) and ({each}{num_out}, rank)"
         )

@@ -25,6 +25,8 @@ class Trained:
     num_steps: int = 0
     has_gradient: bool = field(default=False, init=False)
     """Whether any has been added since the last step: else it is zero."""
+    failed_pass: str = field(default="", init=False)
+    """The last pass since the last step, and why it failed, where all of them have failed; else empty."""
 
     def __post_init__(self) -> None:
         """An empty gradient and optimizer."""
@@ -47,7 +49,12 @@ class Trained:
                 "the gradient is not finite; nothing was added to it. Check the inputs and the learning rate"
             )
         self.gradient.add_(gradient)
-        self.has_gradient = True
+        self.has_gradient, self.failed_pass = True, ""
+
+    def note_failure(self, what: str) -> None:
+        """Take note that a pass failed, and of which and why."""
+        if not self.has_gradient:
+            self.failed_pass = what
 
     def clear_gradient(self) -> None:
         """Begin a new sum."""
@@ -61,10 +68,16 @@ class Trained:
         (https://arxiv.org/abs/1711.05101): p -= lr · (m̂ / (√v̂ + eps) + weight_decay · p).
 
         Raises:
-            InputError: a hyperparameter is out of its bounds, the gradient is not finite, or what the step would leave
-                is not; nothing changes, except that a gradient which is not finite is cleared.
+            InputError: a hyperparameter is out of its bounds, every pass since the last step failed, the gradient is
+                not finite, or what the step would leave is not; nothing changes, except that a gradient which is not
+                finite is cleared.
         """
         step.check()
+        if self.failed_pass:
+            raise InputError(
+                f"every pass since the last step failed, the last of them {self.failed_pass}; nothing was changed, "
+                "since momentum alone would move the weights. Send a pass that succeeds, and then the step"
+            )
         grad_norm = float(torch.linalg.vector_norm(self.gradient, dtype=torch.float64))
         if not math.isfinite(grad_norm):
             self.clear_gradient()

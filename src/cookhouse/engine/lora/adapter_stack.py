@@ -43,7 +43,8 @@ def max_slots(sites: Sequence[LoraSite]) -> int:
 
 def stack_bytes(sites: Sequence[LoraSite], rank: int, num_slots: int, dtype: torch.dtype) -> int:
     """What a stack takes."""
-    return num_slots * _aligned(rank) * sum(site.num_features for site in sites) * dtype.itemsize
+    features = ((site.num_experts or 1) * (site.in_features + site.out_features) for site in sites)
+    return num_slots * _aligned(rank) * sum(features) * dtype.itemsize
 
 
 def has_room(num_bytes: int, device: torch.device) -> bool:
@@ -56,8 +57,9 @@ def has_room(num_bytes: int, device: torch.device) -> bool:
 class AdapterStack:
     """The matrices of up to `num_slots` adapters side by side: per site A (G, R, I) and scaling · B (G, O, R).
 
-    Lower ranks are filled up with zeros. Scaling B is exact where the rank is a power of two; else it rounds B once
-    more. `fill` writes in place, so that what was captured over a stack computes with the weights of the day.
+    Lower ranks are filled up with zeros; what experts share is there once for each. Scaling B is exact where the rank
+    is a power of two; else it rounds B once more. `fill` writes in place, so that what was captured over a stack
+    computes with the weights of the day.
     """
 
     def __init__(
@@ -123,8 +125,9 @@ class AdapterStack:
         assert rank <= self.rank
         for name, (a, b) in weights.views.items():
             to_a, to_b = matrices[name]
-            yield to_a[..., :rank, :], a, 1.0
-            yield to_b[..., :rank], b, scaling
+            into_a, into_b = to_a[..., :rank, :], to_b[..., :rank]
+            yield into_a, a.expand_as(into_a), 1.0
+            yield into_b, b.expand_as(into_b), scaling
 
 
 def _aligned(rank: int) -> int:

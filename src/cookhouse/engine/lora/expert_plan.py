@@ -8,14 +8,16 @@ out, R rank.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import grouped_mm
 
+from cookhouse.engine.kernels.products import matmul
 from cookhouse.engine.lora.grouped import GroupedProduct, Groups
-from cookhouse.engine.lora.lora import LoraSite, Segment, backward_matrices
+from cookhouse.engine.lora.lora import LoraSite, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +213,11 @@ class _LoopedExperts(torch.autograd.Function):
             if projection.bias_EO is not None:
                 y_SO[run.pairs] += projection.bias_EO[run.expert]
         for segment, runs in plan.shares:
+            rows = _Rows.of(runs)
             for site in projection.adapted(segment):
                 a_ERI, b_EOR = segment.weights.views[site.name]
-                scaling = segment.weights.layout.scaling
-                for run in runs:
-                    low = x_SI[run.pairs] @ a_ERI[run.expert].T
-                    y_SO[run.pairs, site.rows].addmm_(low, b_EOR[run.expert].T, alpha=scaling)
+                low = rows.times(rows.take(x_SI), a_ERI.mT)
+                rows.add(y_SO[:, site.rows], rows.times(low, b_EOR.mT), segment.weights.layout.scaling)
         ctx.save_for_backward(x_SI)
         ctx.projection, ctx.plan = projection, plan
         return y_SO
@@ -229,25 +230,64 @@ class _LoopedExperts(torch.autograd.Function):
         for run in plan.runs:
             torch.mm(dy_SO[run.pairs], projection.weight_EOI[run.expert], out=dx_SI[run.pairs])
         for segment, runs in plan.shares:
+            rows = _Rows.of(runs)
             for site in projection.adapted(segment):
-                for run in runs:
-                    _backward_run(segment, site, run, x_SI, dy_SO, dx_SI)
+                _backward_site(segment, site, rows, x_SI, dy_SO[:, site.rows], dx_SI)
         return dx_SI, None, None
 
 
-def _backward_run(segment: Segment, site: LoraSite, run: _Run, x_SI: Tensor, dy_SO: Tensor, dx_SI: Tensor) -> None:
-    a_RI, b_OR = (stack[run.expert] for stack in segment.weights.views[site.name])
-    gradient = None
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The pairs of one segment, T of them, run after run; where runs follow each other, a slice of all pairs."""
+
+    runs: Sequence[_Run]
+    """Counted from the first of these pairs."""
+    pairs: slice | Tensor
+    """Which of all pairs they are."""
+
+    @classmethod
+    def of(cls, runs: Sequence[_Run]) -> "_Rows":
+        ends = list(accumulate((run.stop - run.start for run in runs), initial=0))
+        own = [_Run(run.expert, start, stop) for run, (start, stop) in zip(runs, pairwise(ends), strict=True)]
+        if all(one.stop == other.start for one, other in pairwise(runs)):
+            return cls(own, slice(runs[0].start, runs[-1].stop) if runs else slice(0, 0))
+        return cls(own, torch.cat([torch.arange(run.start, run.stop) for run in runs]))
+
+    def take(self, x_SI: Tensor) -> Tensor:
+        return x_SI[self.pairs]
+
+    def add(self, total_SO: Tensor, y_TO: Tensor, factor: float) -> None:
+        """Add to these pairs' rows, in place."""
+        if isinstance(self.pairs, slice):
+            total_SO[self.pairs].add_(y_TO, alpha=factor)
+        else:
+            total_SO.index_add_(0, self.pairs.to(total_SO.device), y_TO, alpha=factor)
+
+    def times(self, x_TI: Tensor, matrices_EIO: Tensor) -> Tensor:
+        """Rows by the matrix of their expert, or by the one that all share."""
+        if len(matrices_EIO) == 1:
+            return matmul(x_TI, matrices_EIO[0])
+        y_TO = x_TI.new_empty(len(x_TI), matrices_EIO.shape[2])
+        for run in self.runs:
+            torch.mm(x_TI[run.pairs], matrices_EIO[run.expert], out=y_TO[run.pairs])
+        return y_TO
+
+    def add_sums(self, total_EIO: Tensor, x_TI: Tensor, y_TO: Tensor, factor: float) -> None:
+        """Add the sums over each expert's rows, or over all where they share a matrix, in place."""
+        if len(total_EIO) == 1:
+            total_EIO[0].add_(matmul(x_TI.T, y_TO), alpha=factor)
+            return
+        for run in self.runs:
+            total_EIO[run.expert].add_(matmul(x_TI[run.pairs].T, y_TO[run.pairs]), alpha=factor)
+
+
+def _backward_site(segment: Segment, site: LoraSite, rows: _Rows, x_SI: Tensor, dy_SO: Tensor, dx_SI: Tensor) -> None:
+    a_ERI, b_EOR = segment.weights.views[site.name]
+    scaling = segment.weights.layout.scaling
+    x_TI, dy_TO = rows.take(x_SI), rows.take(dy_SO)
+    dlow_TR = rows.times(dy_TO, b_EOR).mul_(scaling)
+    rows.add(dx_SI, rows.times(dlow_TR, a_ERI), 1.0)
     if segment.gradient is not None:
         da_ERI, db_EOR = segment.gradient[site.name]
-        gradient = da_ERI[run.expert], db_EOR[run.expert]
-    x_RI = x_SI[run.pairs]
-    backward_matrices(
-        (a_RI, b_OR),
-        segment.weights.layout.scaling,
-        gradient,
-        x_RI,
-        x_RI @ a_RI.T,
-        dy_SO[run.pairs, site.rows],
-        dx_SI[run.pairs],
-    )
+        rows.add_sums(da_ERI, dlow_TR, x_TI, 1.0)
+        rows.add_sums(db_EOR, dy_TO, rows.times(x_TI, a_ERI.mT), scaling)

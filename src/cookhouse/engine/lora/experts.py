@@ -1,6 +1,8 @@
-"""The experts of a mixture layer, each with an adapter of its own.
+"""The experts of a mixture layer, with their adapters.
 
-`transformers` keeps the experts of a layer in two parameters: `gate_up_proj` and `down_proj`, one matrix per expert.
+`transformers` keeps the experts of a layer in two parameters: `gate_up_proj` and `down_proj`, one matrix per expert. A
+new adapter has, as at the hosted service, one A of gate and one of up and one B of down for all experts of a layer: the
+matrix on the side of the hidden dimension. The other one each expert has of its own.
 
 Legend: N packed positions, K experts per position, S = N · K pairs of position and expert, sorted by expert and then by
 position, E experts, H hidden, I features in, O features out.
@@ -69,9 +71,9 @@ def _sites(base: Any, name: str) -> tuple[LoraSite, ...]:
     if not base.is_concatenated:
         gate, up = slice(0, None, 2), slice(1, None, 2)
     entries = [
-        ("gate_proj", "gate_up_proj", hidden, inner, gate),
-        ("up_proj", "gate_up_proj", hidden, inner, up),
-        ("down_proj", "down_proj", inner, hidden, slice(None)),
+        ("gate_proj", "gate_up_proj", hidden, inner, gate, "A"),
+        ("up_proj", "gate_up_proj", hidden, inner, up, "A"),
+        ("down_proj", "down_proj", inner, hidden, slice(None), "B"),
     ]
     return tuple(
         LoraSite(
@@ -80,9 +82,10 @@ def _sites(base: Any, name: str) -> tuple[LoraSite, ...]:
             in_features=in_features,
             out_features=out_features,
             num_experts=num_experts,
+            shared=shared,
             parameter=f"{name}.{key}",
             rows=rows,
             is_transposed=bool(base.is_transposed),
         )
-        for child, key, in_features, out_features, rows in entries
+        for child, key, in_features, out_features, rows, shared in entries
     )

@@ -196,16 +196,30 @@ class GroupedProduct:
 
     def apply(self, x_NI: Tensor, y_NO: Tensor) -> list[Tensor]:
         """See `SiteProduct`."""
-        low_NR = _product(x_NI, self.a_GRI.mT, self.ends_G)
-        _add_product(y_NO, low_NR, self.b_GOR.mT, self.ends_G)
+        (a_GRI, a_ends_G), (b_GOR, b_ends_G) = self._matrices
+        low_NR = _product(x_NI, a_GRI.mT, a_ends_G)
+        _add_product(y_NO, low_NR, b_GOR.mT, b_ends_G)
         return [low_NR]
+
+    @property
+    def _matrices(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """A and B, each with the ends of its groups: one of all rows where the experts of a single adapter share it."""
+        stacks = (self.a_GRI, self.ends_G), (self.b_GOR, self.ends_G)
+        if len(self.groups.segments_K) != 1 or self.groups.segments_K[0] is None:
+            return stacks
+        a, b = (
+            (stack[:1], ends[-1:]) if view.dim() == 3 and len(view) == 1 else (stack, ends)
+            for view, (stack, ends) in zip(self.groups.segments_K[0].weights.views[self.name], stacks, strict=True)
+        )
+        return a, b
 
     def backward(self, x_NI: Tensor, lows: Sequence[Tensor], dy_NO: Tensor, dx_NI: Tensor | None) -> None:
         """See `SiteProduct`."""
         (low_NR,) = lows
-        dlow_NR = _product(dy_NO, self.b_GOR, self.ends_G)
+        (a_GRI, a_ends_G), (b_GOR, b_ends_G) = self._matrices
+        dlow_NR = _product(dy_NO, b_GOR, b_ends_G)
         if dx_NI is not None:
-            _add_product(dx_NI, dlow_NR, self.a_GRI, self.ends_G)
+            _add_product(dx_NI, dlow_NR, a_GRI, a_ends_G)
         slots = [
             (slot, segment.weights.layout.spec.rank, segment.gradient[self.name])
             for slot, segment in enumerate(self.groups.segments_K)
@@ -213,17 +227,15 @@ class GroupedProduct:
         ]
         if not slots:
             return
-        # What the product leaves for a group without rows is not zero on every GPU.
-        is_empty_G11 = (torch.diff(self.ends_G, prepend=self.ends_G.new_zeros(1)) == 0).view(-1, 1, 1)
-        da_GRI = _product(dlow_NR.T, x_NI, self.ends_G).masked_fill_(is_empty_G11, 0)
-        db_GOR = _product(dy_NO.T, low_NR, self.ends_G).masked_fill_(is_empty_G11, 0)
+        da_GRI = _sums(dlow_NR, x_NI, a_ends_G)
+        db_GOR = _sums(dy_NO, low_NR, b_ends_G)
         num_slots = self.groups.stack.num_slots
         da_EKRI = da_GRI.float().view(-1, num_slots, *da_GRI.shape[1:])
         db_EKOR = db_GOR.view(-1, num_slots, *db_GOR.shape[1:]) * self.groups.scaling
         targets, found = [], []
         for slot, rank, (a, b) in slots:
             targets += [a, b]
-            found += [da_EKRI[:, slot, :rank].view_as(a), db_EKOR[:, slot, :, :rank].view_as(b)]
+            found += [_of_experts(da_EKRI[:, slot, :rank], a), _of_experts(db_EKOR[:, slot, :, :rank], b)]
         torch._foreach_add_(targets, found)
 
 
@@ -233,6 +245,18 @@ def _product(x: Tensor, y: Tensor, ends_G: Tensor) -> Tensor:
     if len(ends_G) > 1:
         return grouped_mm(x, y, offs=ends_G)
     return (x @ y).unsqueeze(0) if y.dim() == 2 else x @ y[0]
+
+
+def _sums(x_NI: Tensor, y_NO: Tensor, ends_G: Tensor) -> Tensor:
+    """Sums over the rows of each group (G, I, O); zero of a group without rows, as the product is not on every GPU."""
+    is_empty_G11 = (torch.diff(ends_G, prepend=ends_G.new_zeros(1)) == 0).view(-1, 1, 1)
+    return _product(x_NI.T, y_NO, ends_G).masked_fill_(is_empty_G11, 0)
+
+
+def _of_experts(found_EXY: Tensor, like: Tensor) -> Tensor:
+    """A gradient of all experts as a matrix has it that they may share."""
+    is_shared = like.dim() == 3 and len(like) < len(found_EXY)
+    return found_EXY.sum(0, keepdim=True) if is_shared else found_EXY.view_as(like)
 
 
 def _add_product(total_NO: Tensor, x_NI: Tensor, matrices_GIO: Tensor, ends_G: Tensor) -> None:

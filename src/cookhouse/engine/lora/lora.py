@@ -42,7 +42,9 @@ class LoraSite:
     in_features: int
     out_features: int
     num_experts: int | None = None
-    """Matrices of these features, one per expert, each with an adapter of its own; None for a plain layer."""
+    """Matrices of these features, one per expert; None for a plain layer."""
+    shared: str = ""
+    """Of experts: `A` or `B`, the matrix of the adapter that all of them share; empty: each has both of its own."""
     parameter: str = ""
     """Name of the frozen parameter, if it is not the module's `weight`."""
     rows: slice = field(default_factory=lambda: slice(None), hash=False)
@@ -52,8 +54,22 @@ class LoraSite:
 
     @property
     def num_features(self) -> int:
-        """Features in and out, summed over the experts."""
-        return (self.num_experts or 1) * (self.in_features + self.out_features)
+        """Features in and out, summed over the experts; of a shared matrix once."""
+        num_a, num_b = self.num_matrices
+        return num_a * self.in_features + num_b * self.out_features
+
+    @property
+    def num_matrices(self) -> tuple[int, int]:
+        """How many A and how many B there are."""
+        number = self.num_experts or 1
+        return 1 if self.shared == "A" else number, 1 if self.shared == "B" else number
+
+    def expand(self, matrices: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """A and B with one matrix per expert, (E, …), where they are shared; views."""
+        if self.num_experts is None:
+            return matrices
+        a, b = (matrix.expand(self.num_experts, -1, -1) for matrix in matrices)
+        return a, b
 
     @property
     def parameter_name(self) -> str:
@@ -69,7 +85,7 @@ class LoraSite:
 @dataclass(frozen=True)
 class AdapterLayout:
     """Where the matrices of each site lie in an adapter's flat tensor, site after site: A (R, I) then B (O, R), and for
-    experts A (E, R, I) then B (E, O, R).
+    experts A (E, R, I) then B (E, O, R), of which the shared one is (1, …).
     """
 
     sites: tuple[LoraSite, ...]
@@ -91,6 +107,11 @@ class AdapterLayout:
         """Rank times the sum of features in and out over the sites."""
         return self.spec.rank * sum(site.num_features for site in self.sites)
 
+    def sharing(self, shared: Sequence[str]) -> "AdapterLayout":
+        """The same, but for what experts share, site after site."""
+        sites = [replace(site, shared=one) for site, one in zip(self.sites, shared, strict=True)]
+        return replace(self, sites=tuple(sites))
+
     @property
     def scaling(self) -> float:
         """Factor of B A x."""
@@ -100,8 +121,8 @@ class AdapterLayout:
         """The (A, B) matrices of each site as views of a flat tensor of `num_parameters` elements."""
         rank, out = self.spec.rank, {}
         for site in self.sites:
-            stack = () if site.num_experts is None else (site.num_experts,)
-            shapes = (*stack, rank, site.in_features), (*stack, site.out_features, rank)
+            num_a, num_b = ((), ()) if site.num_experts is None else ((number,) for number in site.num_matrices)
+            shapes = (*num_a, rank, site.in_features), (*num_b, site.out_features, rank)
             start = self.offsets[site.name]
             middle = start + math.prod(shapes[0])
             end = middle + math.prod(shapes[1])

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from cookhouse.engine.host_memory import show_bytes
 from cookhouse.engine.lora.lora import Segment, Weights
-from cookhouse.engine.memory import free_bytes, show_bytes, total_bytes
-from cookhouse.errors import InputError
+from cookhouse.engine.memory import free_bytes, total_bytes
+from cookhouse.engine.shortage import ShortageError
 
 _PROBE_TOKENS = 64
 _SMALL_BYTES = 2**26
@@ -39,7 +40,7 @@ Probe = Callable[[int, Sequence[Segment]], Tensor]
 """Computes a pass over one sequence of some length, inside `torch.enable_grad`."""
 
 
-class PassTooLongError(InputError):
+class PassTooLongError(ShortageError):
     """Memory does not suffice for a pass, however little it keeps."""
 
 

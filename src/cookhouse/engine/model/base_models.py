@@ -9,7 +9,7 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from cookhouse.engine.contract import BaseModelInfo, NoMemoryError
-from cookhouse.engine.memory import show_bytes
+from cookhouse.engine.host_memory import show_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.pretrained import describe, num_weight_bytes, read_config
 from cookhouse.errors import InputError

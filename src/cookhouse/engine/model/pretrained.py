@@ -20,6 +20,7 @@ from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.engine.model import text_part
 from cookhouse.engine.model.delta import MODEL_TYPES, RECURRENT_KIND
 from cookhouse.engine.model.logits import logit_rule
+from cookhouse.engine.shortage import is_shortage
 from cookhouse.errors import InputError
 from cookhouse.models.catalog.context import context_of_config
 
@@ -85,6 +86,10 @@ def read_model(name: str, dtype: torch.dtype, *, whole: bool = False, **options:
             f"base model {name!r}: its safetensors hold no {', '.join(absent[:3])} in the shape that config.json asks "
             "for; get the files again"
         )
+    for parameter in model.parameters() if method is not None else ():
+        # What is unpacked may come in the precision that it was published in.
+        if parameter.is_floating_point() and parameter.dtype.itemsize < dtype.itemsize:
+            parameter.data = parameter.data.to(dtype)
     return model
 
 
@@ -153,9 +158,9 @@ def refusals(name: str, what: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(f"base model {name!r}: {error}") from error
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
     except Exception as error:
+        if is_shortage(error):
+            raise
         raise InputError(f"base model {name!r}: {what} ({first_line(error)}); use another model") from error
 
 
@@ -174,9 +179,11 @@ def _read_whole_config(name: str) -> Any:
 def _read(name: str, read: Callable[[str], _T]) -> _T:
     try:
         return read(resolve_model(name))
-    except (InputError, torch.OutOfMemoryError, MemoryError):
+    except InputError:
         raise
     except Exception as error:  # see `refusals`; tokenizers, for one, raises nothing more special
+        if is_shortage(error):
+            raise
         is_told = isinstance(error, OSError | ValueError) and str(error).strip()
         reason = str(error).strip().splitlines()[0] if is_told else first_line(error)
         raise InputError(

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from cookhouse.engine.contract import CacheUse, NoMemoryError, SampleOutput, SampleRequest
 from cookhouse.engine.engine import SampleFailure
+from cookhouse.engine.host_memory import show_bytes
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Weights
-from cookhouse.engine.memory import show_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.delta import CHUNK
 from cookhouse.engine.sampler.alone import together_or_alone
@@ -31,6 +31,7 @@ from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
 from cookhouse.engine.sampler.state_slots import StateSlots, share_of_states
+from cookhouse.engine.shortage import told
 from cookhouse.errors import InputError
 
 _BLOCK_SIZE = 16
@@ -314,7 +315,8 @@ class Sampler:
         """Drop the request of a sequence."""
         request_id = sequence.request.request_id
         self.cancel(request_id)
-        return SampleFailure(request_id=request_id, error=error)
+        way_out = "sample fewer at once, shorten the prompt, or end other sessions"
+        return SampleFailure(request_id=request_id, error=told(error, "a step of samples", self._base.device, way_out))
 
     def _ends_in_stop_string(self, sequence: Sequence) -> bool:
         if not sequence.stop_strings:

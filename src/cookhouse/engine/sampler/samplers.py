@@ -9,7 +9,8 @@ from functools import partial
 from cookhouse.engine.budget import Budget
 from cookhouse.engine.contract import CacheUse, SampleOutput
 from cookhouse.engine.engine import SampleFailure
-from cookhouse.engine.memory import cache_bytes, show_bytes
+from cookhouse.engine.host_memory import show_bytes
+from cookhouse.engine.memory import cache_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.engine.sampler.sampler import Sampler

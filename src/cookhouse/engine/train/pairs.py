@@ -38,7 +38,8 @@ class _Options:
 def _loss(facts: PairLoss) -> Loss:
     def compute(lp_M: Tensor, inputs: LossInputs) -> Tensor:
         options = {name: value for name, value in inputs.config.items() if name not in _OF_REQUEST}
-        return facts.function(_pairs(lp_M, inputs), _Options(**options)) / inputs.config["num_pairs"]
+        losses_P: Tensor = facts.function(_pairs(lp_M, inputs), _Options(**options))
+        return losses_P / inputs.config["num_pairs"]
 
     return Loss(
         function=compute,

@@ -9,8 +9,8 @@ import torch
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.memory import let_go
-from cookhouse.engine.model.activations import PassTooLongError
 from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.shortage import is_shortage, told
 from cookhouse.engine.train.full import FullModel
 from cookhouse.engine.train.trainer import forward_backward
 
@@ -19,6 +19,7 @@ _log = logging.getLogger(__name__)
 _ALONE_TOKENS = {torch.float32: 1024, torch.bfloat16: 4096}
 """Requests of at least this many positions share no pass. Eight of them together gained, on two cores, 1.0 × in fp32 at
 1,024 each (1.3 × at 256), and in bf16, whose products are cheaper, 1.1 × at 1,024 (1.4 × at 256) and 1.0 × at 4,096."""
+_WAY_OUT = "shorten the longest sequence, end other sessions, or use a smaller base model"
 _SHORTER = 4
 """Passes are this many times shorter when memory has run out."""
 
@@ -31,9 +32,7 @@ def run_alone(
 ) -> ForwardBackwardOutput | Exception:
     """One checked request of a run that trains all weights, in passes as of `run_together`; a failure is returned."""
     output = _attempt_alone(model.base, budget_tokens, lambda tokens: model.forward_backward(request, tokens))
-    if isinstance(output, Exception):
-        let_go(output)
-    return output
+    return _let_go(output, model.base.device) if isinstance(output, Exception) else output
 
 
 def run_together(
@@ -60,8 +59,7 @@ def _run(
         output = _attempt_alone(base, budget_tokens, lambda tokens: forward_backward(base, jobs, tokens))
         if not isinstance(output, Exception):
             return output
-        let_go(output)
-        return [output]
+        return [_let_go(output, base.device)]
     outputs = _attempt(lambda: forward_backward(base, jobs, budget_tokens or base.pass_tokens))
     if not isinstance(outputs, Exception):
         return outputs
@@ -90,7 +88,7 @@ def _attempt_alone(base: BaseModel, budget_tokens: int | None, run: Callable[[in
     """
     # Within the attempts: what a device has room for is found in a pass as well, when it is first asked for.
     output = _attempt(lambda: run(budget_tokens or base.pass_tokens))
-    if not (isinstance(output, Exception) and _is_out_of_memory(output)):
+    if not (isinstance(output, Exception) and is_shortage(output)):
         return output
     _log.warning("memory ran out in a pass (%s); shorter ones are tried", output)
     let_go(output)
@@ -106,10 +104,10 @@ def _attempt(run: Callable[[], _T]) -> _T | Exception:
         return error
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    # torch has no class of its own for the memory of the host.
-    kinds = torch.OutOfMemoryError | MemoryError | PassTooLongError
-    return isinstance(error, kinds) or "can't allocate memory" in str(error)
+def _let_go(error: Exception, device: torch.device) -> Exception:
+    """Free what a request held that failed for good, and say why it did."""
+    let_go(error)
+    return told(error, "a pass, in shorter ones as well", device, _WAY_OUT)
 
 
 def _waves(jobs: Sequence[Job]) -> list[dict[str, list[int]]]:

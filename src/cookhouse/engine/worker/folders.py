@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cookhouse.engine.contract import Url, shared_folder
 from cookhouse.errors import InputError
+from cookhouse.files import make_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 MAX_PART_BYTES = 2**26
@@ -32,7 +33,7 @@ class Folders:
         """Where a new folder is to be written; what it lies in is made, if it is the worker's own."""
         path = self.path(url)
         if path.parent == self._folder:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent, exist_ok=True)
         return path
 
     def read(self, url: Url, offset: int, num_bytes: int) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cookhouse.engine.contract import CanceledError, Done, Event, Form, Save, Saved, SaveSnapshot
 from cookhouse.engine.engine import Engine
+from cookhouse.engine.files.checksums import checksums
 from cookhouse.engine.worker.failing import failed
 from cookhouse.engine.worker.folders import Folders, file_sizes
 
@@ -90,4 +91,4 @@ class Saves:
 
 def _saved(command: Save | SaveSnapshot, folder: Path) -> Saved:
     form: Form = command.form if isinstance(command, Save) else "weights"
-    return Saved(url=command.url, form=form, sizes=file_sizes(folder))
+    return Saved(url=command.url, form=form, sizes=file_sizes(folder), sha256=checksums(folder))

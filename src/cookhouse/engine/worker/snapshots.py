@@ -18,14 +18,16 @@ be sampled from.
 import logging
 import shutil
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
 
-from cookhouse.engine.contract import LoraSpec
+from cookhouse.engine.contract import DamagedError, LoraSpec
 from cookhouse.engine.engine import Engine
+from cookhouse.engine.files.checksums import checksums, verify
 from cookhouse.errors import CookhouseError, InputError, ServiceError
+from cookhouse.files import make_folder
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +50,8 @@ class Snapshot:
     """The model that published them, if they were not read from files."""
     folder: Path | None = None
     """The files that they were read from."""
+    sha256: Mapping[str, str] | None = None
+    """What these have to be."""
     num_samples: int = 0
     """Samples of them under way."""
     is_superseded: bool = False
@@ -61,7 +65,9 @@ class _Held:
     snapshot: Snapshot
     num_bytes: int
     has_file: bool = False
-    writing: "Future[None] | None" = None
+    sha256: Mapping[str, str] | None = None
+    """Of its file."""
+    writing: "Future[Mapping[str, str]] | None" = None
 
     @property
     def file_bytes(self) -> int:
@@ -150,25 +156,40 @@ class Snapshots:
 
         Raises:
             InputError: it was dropped, and the checkpoint that it came from has been deleted.
+            DamagedError: its files are not what was written.
             OSError: its file cannot be read.
         """
         name = snapshot.snapshot_id
         held = self._held.get(name)
         if held is None:
-            folder = snapshot.folder
-            if folder is None or not folder.exists():
-                raise InputError("the checkpoint of this sampling client has been deleted; make one of another")
-            engine.load_snapshot(name, snapshot.base_model, snapshot.lora, folder)
-            self.add(engine, snapshot)
+            self._read(engine, snapshot)
             return
         is_away = name not in self._in_memory
         if is_away:
-            engine.load_snapshot(name, snapshot.base_model, snapshot.lora, self._folder / name)
+            try:
+                verify(self._folder / name, held.sha256)
+                engine.load_snapshot(name, snapshot.base_model, snapshot.lora, self._folder / name)
+            except DamagedError as error:
+                self.free(engine, held.snapshot)
+                if snapshot.folder is None:
+                    snapshot.error = error
+                    raise
+                self._read(engine, snapshot)
+                return
             self._in_memory[name] = held
         self._held.move_to_end(name)
         self._in_memory.move_to_end(name)
         if is_away:
             self.tidy(engine)
+
+    def _read(self, engine: Engine, snapshot: Snapshot) -> None:
+        """Read weights that are not held from the files that they came from."""
+        folder = snapshot.folder
+        if folder is None or not folder.exists():
+            raise InputError("the checkpoint of this sampling client has been deleted; make one of another")
+        verify(folder, snapshot.sha256)
+        engine.load_snapshot(snapshot.snapshot_id, snapshot.base_model, snapshot.lora, folder)
+        self.add(engine, snapshot)
 
     def free(self, engine: Engine, snapshot: Snapshot) -> None:
         """Forget a snapshot, in memory and on disk; one that is not held is left alone."""
@@ -268,9 +289,10 @@ class Snapshots:
 
         save = engine.copy_snapshot(name, is_durable=False)
 
-        def write() -> None:
-            self._folder.mkdir(exist_ok=True)
+        def write() -> Mapping[str, str]:
+            make_folder(self._folder, exist_ok=True)
             save(self._folder / name)
+            return checksums(self._folder / name)
 
         self._file_bytes += held.file_bytes
         held.writing = self._writer.submit(write)
@@ -283,6 +305,7 @@ class Snapshots:
             error = held.writing.exception()
         except CancelledError as canceled:
             error = canceled
+        held.sha256 = held.writing.result() if error is None else None
         held.writing = None
         held.has_file = error is None
         if error is not None:

@@ -25,6 +25,7 @@ from cookhouse.engine.contract import (
     WorkerOptions,
 )
 from cookhouse.engine.engine import Engine
+from cookhouse.engine.files.checksums import verify
 from cookhouse.engine.worker.failing import canceled, failed
 from cookhouse.engine.worker.folders import Folders
 from cookhouse.engine.worker.meter import Meter, Served
@@ -168,6 +169,7 @@ class Work:
                 self._models[command.model_id] = command.base_model, command.lora
             case Load():
                 folder = self._folders.path(command.url)
+                verify(folder, command.sha256)
                 engine.load_state(
                     command.model_id,
                     command.base_model,
@@ -240,6 +242,7 @@ class Work:
             base_model=command.base_model,
             lora=command.lora,
             folder=self._folders.path(command.url),
+            sha256=command.sha256,
         )
         self._weights[command.snapshot_id] = snapshot
         try:

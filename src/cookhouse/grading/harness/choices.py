@@ -10,7 +10,7 @@ _CHOICE = re.compile(
 # What goes on behind a letter that is no choice: an operator, another choice, a letter.
 _MORE = re.compile(
     r"[,;+*/^=<>&|!)\]}_']|- |\\(?:cup|cap|times|cdot|pm|le|ge|ne|in|approx)(?![a-z])|(?:and|or|to)\b"
-    r"|[A-Za-z]$|\(?[A-J]\)"
+    r"|[A-Za-z]$|\(?[A-J]\)|.*(?:\bor\b|\band\b|[,;/]) ?\(?[A-J][).:]"
 )
 
 

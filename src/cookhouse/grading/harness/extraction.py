@@ -31,6 +31,7 @@ _NAME = (
 _ASSIGNMENT = re.compile(rf"({_NAME}) ?(?:=|\\approx(?![a-z])|\\in(?![a-z])) ?([^=<>]+)")
 _RELATION = re.compile(r"=|<|>|\\(?:leq?|geq?|neq?|lt|gt|approx|in)(?![a-zA-Z])")
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
+_MARK = re.compile(r"'|\\prime(?![A-Za-z])|(?<=[A-Z)}])\^ ?(?:\{ ?)?(?:T(?![A-Za-z])|\\(?:top|intercal)(?![A-Za-z]))")
 _BARE_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ '-]+[A-Za-z]{2,})*")
 _LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _FUNCTIONS = frozenset(
@@ -108,6 +109,8 @@ def _is_same(ours: str, theirs: str, algebra: Algebra) -> bool:
     if _is_text(ours) or _is_text(theirs) or (_is_word(ours) and _is_word(theirs)):
         return _letters(ours) == _letters(theirs)
     if sorted(_long_words(our_body)) != sorted(_long_words(their_body)):
+        return False
+    if _marks(our_body) != _marks(their_body):
         return False
     return are_compatible(our_unit, their_unit) and algebra(in_tens(our_body), in_tens(their_body))
 
@@ -241,6 +244,11 @@ def _is_text(text: str) -> bool:
 def _is_word(text: str) -> bool:
     """Bare letters, which algebra would take for a product."""
     return _BARE_WORDS.fullmatch(text) is not None and not _FUNCTIONS.intersection(text.lower().split())
+
+
+def _marks(text: str) -> list[str]:
+    """Primes and marks of a transpose, which algebra does not see."""
+    return sorted("'" if mark in ("'", "\\prime") else "T" for mark in _MARK.findall(text))
 
 
 def _letters(text: str) -> str:

@@ -14,6 +14,8 @@ _CURVES = (
     "exp",
 )
 _FUNCTIONS = (*_CURVES, "min", "max", "gcd", "lcm", "det")
+_SYMBOL = rf"[A-Za-z\d]|\\(?:{'|'.join(GREEK)})(?![A-Za-z])"
+_GROUP = r"\{(?:[^{}]|\{[^{}]*\})*\}"
 _SYNTAX = (
     (
         r"(?<=\d)(?:,? ?\\!|\{,\}|\\,|\\thinspace)+ ?(?=\d{3}(?!\d))",
@@ -24,8 +26,9 @@ _SYNTAX = (
     (r"(?<!\\)\\[,;: ]|~|\\(?:q?quad|enspace|thinspace|nobreakspace)(?![a-zA-Z])", " "),
     (r"\\(?:[dtc]|nice|s)frac(?![a-zA-Z])", r"\\frac"),
     (r"\\[dt]binom(?![a-zA-Z])", r"\\binom"),
+    (rf"\\(frac|binom)(?![A-Za-z]) ?({_SYMBOL})", r"\\\1{\2}"),
+    (rf"\\(frac|binom) ?({_GROUP}) ?({_SYMBOL})", r"\\\1\2{\3}"),
     (r"\{ ?([^{}]+?) ?\\choose(?![a-zA-Z]) ?([^{}]+?) ?\}", r"\\binom{\1}{\2}"),
-    (r"\\frac ([A-Za-z\d]) ?([A-Za-z\d])(?![A-Za-z\d])", r"\\frac{\1}{\2}"),
     (r"\\cosec(?![a-zA-Z])", r"\\csc"),
     (r"\{ ?([^{}]+?) ?\\over(?![a-zA-Z]) ?([^{}]+?) ?\}", r"\\frac{\1}{\2}"),
     (r"^ ?([^{}]+?) ?\\over(?![a-zA-Z]) ?([^{}]+?) ?$", r"\\frac{\1}{\2}"),
@@ -42,6 +45,11 @@ _SYNTAX = (
     (r"\\neq(?![a-zA-Z])", r"\\ne"),
     (r"\\(?:dots|cdots|ldots|dotsc)(?![a-zA-Z])|\.{3,}", r"\\ldots "),
     (r"\\bigcup(?![a-zA-Z])", r"\\cup"),
+    (r"\\(?:backslash|smallsetminus)(?![a-zA-Z])", r"\\setminus"),
+    (r"(?<![\d.])\\(?:text|overline) ?\{ ?([0-9A-Za-z]*\d[0-9A-Za-z]*) ?\} ?(?=_)", r"\1"),
+    (rf"\^ ?(\\frac ?{_GROUP} ?{_GROUP})", r"^{\1}"),
+    (r"_ ?\{? ?(?:\\text ?\{ ?)?base[ -]?(\d{1,2}) ?\}{1,2}", r"_{\1}"),
+    (r"(?<![A-Za-z])per cent(?![A-Za-z])", "percent"),
     (r"\\(?:varnothing|O)(?![a-zA-Z])", r"\\emptyset"),
     (r"\\(?:R(?![a-zA-Z])|(?:mathbb|Bbb|mathds) ?(?:\{ ?R ?\}|R))", r"\\mathbb{R}"),
     (r"\\lg(?![a-zA-Z])", r"\\log_{10}"),
@@ -72,8 +80,15 @@ _PLAIN = tuple(
         (rf"(?<![\\A-Za-z])lg{_ARGUMENT}", r"\\log_{10} "),
         (r"(?<![\\A-Za-z])cosec(?![A-Za-z])", "csc"),
         (r"(?<![\w./^{(])(\d+)/(\d+) (?=\\?[A-Za-z])", r"\\frac{\1}{\2} "),
-        (r"(?<=\d) ?\* ?(?=[A-Za-z\\])", ""),
-        (r"(?<![\\A-Za-z])binom ?\(([^(),]+),([^(),]+)\)", r"\\binom{\1}{\2}"),
+        (r"^([-+]? ?)\(([-+]?\d+)\) ?/ ?(?=[\d(])", r"\1\2/"),
+        (r"(?<=\d)/ ?\((\d+)\)$", r"/\1"),
+        (r"^(\d+) ?/ ?\(- ?(\d+)\)$", r"-\1/\2"),
+        (r"^([A-Za-z]) in (?=[\[(\\])", r"\1 \\in "),
+        (r"(?<![\\A-Za-z\d])(\d+|[A-Za-z]) choose (\d+|[A-Za-z])(?![A-Za-z\d])", r"\\binom{\1}{\2}"),
+        (r"(?<![\\A-Za-z])(?:Pi|PI)(?![A-Za-z])", r"\\pi "),
+        (r"/ ?(\d+) i(?![A-Za-z])", r"/\1\\cdot i"),
+        (r"(?<![\d./])(?<!/ )([\d.]*\d) ?\* ?(?=[A-Za-z\\])", r"\1"),  # `1/2*x` is no `1/2x`
+        (r"(?<![\\A-Za-z])(?:binom(?:ial)?|comb|nCr) ?\(([^(),]+),([^(),]+)\)", r"\\binom{\1}{\2}"),
         (rf"(?<![\\A-Za-z])sqrt{_ARGUMENT}", r"\\sqrt "),
         (r"(?<![\\A-Za-z])cbrt(?= ?\()", r"\\sqrt[3]"),
         (rf"(?<![\\A-Za-z])({'|'.join(_CURVES)}){_ARGUMENT}", r"\\\1 "),

@@ -64,7 +64,15 @@ def group_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
 def own_names(groups_P: Sequence[TrajectoryGroup]) -> dict[str, str]:
     """What each metric of the environments' own is called beside the figures of the run."""
     theirs = {name for group in groups_P for report in _reports(group) for name in report}
-    return {name: own_name(name) if _is_taken(plain_name(name), theirs) else name for name in sorted(theirs)}
+    names: dict[str, str] = {}
+    shown: set[str] = set()
+    for name in sorted(theirs, key=len):  # a mean before what stands beside it
+        found = own_name(name) if _is_taken(plain_name(name), theirs) else name
+        while found in shown or _stands_beside(found, shown):
+            found = own_name(found)
+        names[name] = found
+        shown.add(found)
+    return names
 
 
 def not_finite(groups_P: Sequence[TrajectoryGroup]) -> Counter[str]:
@@ -76,7 +84,11 @@ def not_finite(groups_P: Sequence[TrajectoryGroup]) -> Counter[str]:
 def _is_taken(name: str, theirs: Collection[str]) -> bool:
     if name in _NAMES or name.startswith(_ROOMS):
         return True
-    return any(name.endswith(end) and name.removesuffix(end) in {*theirs, "reward/total"} for end in _ENDS)
+    return _stands_beside(name, {*theirs, "reward/total"})
+
+
+def _stands_beside(name: str, means: Collection[str]) -> bool:
+    return any(name.endswith(end) and name.removesuffix(end) in means for end in _ENDS)
 
 
 def failure_metrics(groups_P: Sequence[TrajectoryGroup], lost: Sequence[GroupFailedError] = ()) -> dict[str, float]:

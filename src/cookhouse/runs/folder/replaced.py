@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from cookhouse.data.sources.files import pattern_files
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors
 from cookhouse.runs.listing.deletion import check_deletable, needs_of, saved_paths
@@ -137,7 +138,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_path_within(text: str, whole: Path) -> bool:
-    """Whether it is the path of something there; also before a `:NAME`, `@NAME` or `#SPLIT`, or as a `file://` URL."""
+    """Whether it is the path of something there, or a pattern that stands for a file there; also before a `:NAME`,
+    `@NAME` or `#SPLIT`, or as a `file://` URL.
+    """
     names = {text, *(text.rpartition(mark)[0] for mark in ":@#")}
     if text.startswith("file://"):
         path = text.removeprefix("file://")
@@ -148,7 +151,8 @@ def _is_path_within(text: str, whole: Path) -> bool:
 def _exists_within(name: str, whole: Path) -> bool:
     try:
         path = Path(name).expanduser()
-        return path.exists() and path.resolve().is_relative_to(whole)
+        named = [path] if path.exists() else pattern_files(path)
+        return any(each.resolve().is_relative_to(whole) for each in named)
     except (OSError, ValueError, RuntimeError):  # what is no path at all
         return False
 

@@ -110,9 +110,9 @@ def _is_in(path: Path, folder: Path) -> bool:
 
 
 def saved_paths(folder: Path) -> set[str]:
-    """The `tinker://` paths that a run has saved, and those that it consists of."""
+    """The `tinker://` paths that a run has saved, and those that it consists of, which may consist of others."""
     found: set[str] = set()
-    for file in (folder / CHECKPOINTS_FILE, *folder.glob(f"*/{CHECKPOINTS_FILE}")):
+    for file in (Path(where, CHECKPOINTS_FILE) for where, _, files in os.walk(folder) if CHECKPOINTS_FILE in files):
         try:
             saved = CheckpointFile(file).read()
         except (InputError, OSError):  # what is broken names nothing

@@ -9,12 +9,14 @@ from cookhouse.server.refusals import UnauthorizedError
 
 KEY_PREFIX = "tml-"
 _OWNER_CHARACTERS = 32
+_LABEL_CHARACTERS = 8
 
 
 class KeyRing:
     """The keys a server accepts. Each is a tenant of its own, known everywhere by the digest of its key."""
 
-    def __init__(self, api_keys: Sequence[str]) -> None:
+    def __init__(self, api_keys: Sequence[str], salt: bytes = b"") -> None:
+        """`salt`: what tenants are called by is mixed with it, so that nobody tries keys by that."""
         if not api_keys:
             raise InputError("a server needs at least one API key; give one that starts with 'tml-'")
         for key in api_keys:
@@ -23,6 +25,7 @@ class KeyRing:
                     f"an API key that starts with {key[:4]!r} cannot be used; a key starts with {KEY_PREFIX!r}, since "
                     "the SDK sends no other"
                 )
+        self._salt = salt
         self._digests = [_digest(key) for key in api_keys]
 
     @property
@@ -34,6 +37,15 @@ class KeyRing:
     def operator(self) -> str:
         """The tenant of the first key, who sees how the server does for all of them."""
         return self.owners[0]
+
+    def has(self, key: str) -> bool:
+        """Whether a key is one of these."""
+        digest = _digest(key)
+        return sum(hmac.compare_digest(known, digest) for known in self._digests) > 0
+
+    def label_of(self, owner: str) -> str:
+        """What a tenant is called where others read it."""
+        return hmac.new(self._salt, owner.encode(), "sha256").hexdigest()[:_LABEL_CHARACTERS]
 
     def owner_of(self, key: str | None) -> str:
         """The tenant of a key.

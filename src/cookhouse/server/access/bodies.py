@@ -53,8 +53,16 @@ class Body:
             raise _no_zstd(error) from error
 
 
-async def read_body(request: Request, take: Callable[[int], None], *, max_bytes: int, max_decoded_bytes: int) -> Body:
-    """The body of a request; `take` is told of the bytes that it is going to hold, and may refuse them.
+async def read_body(
+    request: Request,
+    take: Callable[[int], None],
+    *,
+    max_bytes: int,
+    max_decoded_bytes: int,
+    on_part: Callable[[], None] = lambda: None,
+) -> Body:
+    """The body of a request; `take` is told of the bytes that it is going to hold, and may refuse them, and `on_part`
+    of each part that has come.
 
     Raises:
         TooLargeError: it is over a limit; found from its declared length where there is one, else while it arrives.
@@ -69,6 +77,7 @@ async def read_body(request: Request, take: Callable[[int], None], *, max_bytes:
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
+        on_part()
         if len(data) > max_bytes:
             raise _too_large(len(data), max_bytes)
         if len(data) > num_taken:

@@ -17,14 +17,16 @@ from cookhouse.server.backup.named_files import (
     copy_file,
     copy_named,
     copy_segment,
+    damage_of,
     is_made_later,
     is_segment,
     named_files,
     remove,
 )
-from cookhouse.server.checkpoints.state_folder import DATABASE, is_state_dir
 from cookhouse.server.journal import Segments
+from cookhouse.server.store.identity import ID_FILE
 from cookhouse.server.store.sqlite import copy_database
+from cookhouse.server.store.state_dir import DATABASE, is_state_dir
 from cookhouse.server.store.store import Store
 
 Say = Callable[[str], None]
@@ -33,7 +35,7 @@ _MAX_TRIES = 20
 _PAUSE_SECONDS = 1.0
 """Before the database is copied again: what is being deleted takes a moment to lose its row."""
 _SAY_SECONDS = 5.0
-_UNNAMED = ("api-key",)
+_UNNAMED = ("api-key", ID_FILE)
 """Files that no row names. The key says whose the checkpoints are."""
 
 
@@ -41,7 +43,8 @@ def back_up(state_dir: Path, folder: Path, *, journal: str | None = None, say: S
     """Copy a state folder, whose server may be running, to a new folder, whole or not at all.
 
     Files that never change are linked where both folders lie on one file system. `journal` is the URL of the journal's
-    segments where they lie elsewhere: the copy has them, too. `say` is told how far it is.
+    segments where they lie elsewhere: the copy has them, too. `say` is told how far it is, and what of it is not as it
+    was written, which is copied all the same.
 
     Returns what the database names and the state folder has lost, so that the copy lacks it, too: paths below it.
 
@@ -50,16 +53,19 @@ def back_up(state_dir: Path, folder: Path, *, journal: str | None = None, say: S
         ServiceError: the database is damaged or locked, or files went faster than they could be copied.
     """
     _check(state_dir, folder)
-    say = _now_and_then(say)
+    say_now_and_then = _now_and_then(say)
     segments = None if journal is None else Segments(journal)
     with _new_folder(folder) as copy:
         for name in _UNNAMED:
             if (state_dir / name).is_file():
                 copy_file(state_dir / name, copy / name)
         lost: set[str] = set()
+        damaged: dict[str, str] = {}
         for _ in range(_MAX_TRIES):
-            lost_before, lost = lost, _copy_once(state_dir, copy, segments, say)
+            lost_before, lost = lost, _copy_once(state_dir, copy, segments, damaged, say_now_and_then)
             if lost <= lost_before:
+                for path, why in damaged.items():
+                    say(f"{state_dir / path} is damaged, and so is its copy: {why}")
                 return sorted(name for name in lost if not is_made_later(name))
             time.sleep(_PAUSE_SECONDS)
         raise ServiceError(
@@ -97,8 +103,10 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _copy_once(state_dir: Path, copy: Path, segments: Segments | None, say: Say) -> set[str]:
-    """Copy the database, and what it names that has not been copied yet. Returns what is not there."""
+def _copy_once(state_dir: Path, copy: Path, segments: Segments | None, damaged: dict[str, str], say: Say) -> set[str]:
+    """Copy the database, and what it names that has not been copied yet. Returns what is not there; what is `damaged`
+    is kept there.
+    """
     for file in copy.glob(f"{DATABASE}*"):
         file.unlink()
     try:
@@ -113,9 +121,10 @@ def _copy_once(state_dir: Path, copy: Path, segments: Segments | None, say: Say)
         named = named_files(store)
     for path in copy.glob("*/*"):  # of an earlier try
         if path.relative_to(copy).as_posix() not in named:
+            damaged.pop(path.relative_to(copy).as_posix(), None)
             remove(path)
     missing = set()
-    for number, name in enumerate(named):
+    for number, (name, written) in enumerate(named.items()):
         say(f"copying: {number} of {len(named)} files and folders")
         if (copy / name).exists():
             continue
@@ -125,6 +134,8 @@ def _copy_once(state_dir: Path, copy: Path, segments: Segments | None, say: Say)
             is_copied = copy_named(state_dir / name, copy / name)
         if not is_copied:
             missing.add(name)
+        elif (why := damage_of(copy, name, written)) is not None:
+            damaged[name] = why
     return missing
 
 

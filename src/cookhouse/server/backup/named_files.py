@@ -6,36 +6,74 @@ Each is written once, before a row names it (but for `loads`), and deleted after
 import errno
 import os
 import shutil
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import sqlalchemy as sa
 
+from cookhouse.engine.contract import DamagedError
+from cookhouse.engine.files.checksums import verify
 from cookhouse.server.checkpoints.state_folder import CHECKPOINTS
-from cookhouse.server.journal import Segments
-from cookhouse.server.journal.steps import NAMED_SEGMENTS
+from cookhouse.server.journal import DamagedBodyError, Segments
+from cookhouse.server.journal.segments import Place
 from cookhouse.server.store.store import Store
-from cookhouse.server.store.tables import CheckpointRecord, EntryRecord, SamplerRecord, StateRecord
+from cookhouse.server.store.tables import AnswerRecord, CheckpointRecord, EntryRecord, SamplerRecord, StateRecord
 
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 _JOURNAL = "journal"
-_KINDS: Mapping[str, sa.Executable] = {
-    _JOURNAL: NAMED_SEGMENTS,
-    "states": sa.select(StateRecord.state_id),
-    "loads": sa.select(EntryRecord.drawn["id"].as_string()).where(EntryRecord.kind == "load_weights"),
-    "samplers": sa.select(SamplerRecord.snapshot_id).where(SamplerRecord.has_file),
-    CHECKPOINTS: sa.select(CheckpointRecord.checkpoint_id),
+_LOAD = EntryRecord.kind == "load_weights"
+_FOLDERS: Mapping[str, sa.Select[Any]] = {
+    "states": sa.select(StateRecord.state_id, StateRecord.sha256),
+    "loads": sa.select(EntryRecord.drawn["id"].as_string(), EntryRecord.drawn["checkpoint"]["sha256"]).where(_LOAD),
+    "samplers": sa.select(SamplerRecord.snapshot_id, SamplerRecord.sha256).where(SamplerRecord.has_file),
+    CHECKPOINTS: sa.select(CheckpointRecord.checkpoint_id, CheckpointRecord.sha256),
 }
-"""What asks for the names in each folder of a state folder. What is deleted soonest stands first."""
+"""What asks for the names in each folder of a state folder, and for the digests of their files."""
+_PLACES = sa.union_all(
+    *(
+        sa.select(record.segment, record.body_offset, record.num_body_bytes, record.body_crc).where(
+            record.segment.is_not(None)
+        )
+        for record in (EntryRecord, AnswerRecord)
+    )
+)
+Written = Mapping[str, str] | Sequence[Place] | None
+"""What was written: digests of a folder's files, or what lies where in a segment; None: nobody knows."""
 
 
-def named_files(store: Store) -> list[str]:
-    """Paths, below the state folder, of all files and folders that a database names."""
+def named_files(store: Store) -> dict[str, Written]:
+    """Paths, below the state folder, of all files and folders that a database names, with what they have to hold. What
+    is deleted soonest stands first.
+    """
+    places: defaultdict[str, list[Place]] = defaultdict(list)
+    named: dict[str, Written] = {}
     with store.database.reading() as session:
-        return [f"{folder}/{name}" for folder, names in _KINDS.items() for name in sorted(session.scalars(names))]
+        for segment, offset, num_bytes, crc in session.execute(_PLACES):
+            assert segment is not None
+            places[segment].append(Place(segment=segment, offset=offset, num_bytes=num_bytes, crc=crc))
+        named |= {f"{_JOURNAL}/{segment}": places[segment] for segment in sorted(places)}
+        for folder, names in _FOLDERS.items():
+            digests = {f"{folder}/{name}": sha256 for name, sha256 in session.execute(names)}
+            named |= {path: digests[path] for path in sorted(digests)}
+    return named
+
+
+def damage_of(state_dir: Path, path: str, written: Written) -> str | None:
+    """Why what a database names is not what was written; None: it is, or nobody knows."""
+    try:
+        if isinstance(written, Sequence):
+            segments = Segments((state_dir / _JOURNAL).absolute().as_uri())
+            for place in written:
+                segments.read(place, None)
+        else:
+            verify(state_dir / path, written)
+    except (DamagedError, DamagedBodyError) as error:
+        return str(error)
+    return None
 
 
 def is_segment(path: str) -> bool:

@@ -21,6 +21,7 @@ from typing import Literal
 from cookhouse.blobs import DamagedBlobError, open_blobs, put_folder
 from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import CookhouseError, InputError, ServiceError
+from cookhouse.files import make_folder
 from cookhouse.server.refusals import StorageBusyError, StorageError
 from cookhouse.server.store.rows import CheckpointRow
 
@@ -138,9 +139,9 @@ class BlobFiles:
             StorageError: it refuses them.
             OSError: the disk is full, or failed otherwise.
         """
-        folder.mkdir()
+        make_folder(folder)
         for name in row.sha256 or {}:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            make_folder((folder / name).parent, exist_ok=True)
             self._fetch(row, f"{_FILES}/{files_name(row)}/{name}", folder / name)
 
     def _fetch(self, row: CheckpointRow, key: str, path: Path) -> None:

@@ -18,14 +18,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from cookhouse.engine.contract import DamagedError
+from cookhouse.engine.files.checksums import checksums, verify
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import sync
 from cookhouse.server.checkpoints.blob_files import id_in
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, StoredCheckpoint, check_name, copy_of, unwritten
-from cookhouse.server.checkpoints.checksums import checksums, verify
 from cookhouse.server.checkpoints.deletions import Deletions
 from cookhouse.server.checkpoints.encryption import encrypt_files
-from cookhouse.server.checkpoints.leftovers import delete_unfinished, put_aside, tell_local, tell_lost, unfinished
+from cookhouse.server.checkpoints.leftovers import (
+    delete_unfinished,
+    put_aside_unknown,
+    tell_local,
+    tell_lost,
+    unfinished,
+)
 from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.checkpoints.remote import RemoteCheckpoints
 from cookhouse.server.journal.folders import link_files
@@ -77,7 +83,7 @@ class Checkpoints:
         kept = self._store.checkpoint_ids()
         markers = set(self._deletions.markers())
         found = {path.name: path for path in there if path.is_dir() and path not in markers}
-        put_aside(folder, [path for name, path in found.items() if name not in kept])
+        put_aside_unknown(folder, [path for name, path in found.items() if name not in kept])
         lost = kept - set(found)
         if self._remote is None:
             tell_lost(f"{folder}", lost)

@@ -6,11 +6,10 @@ import uuid
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from cookhouse.server.store.private import private_folder
+from cookhouse.server.store.aside import put_aside
 
 HEX = "[0-9a-f]" * 32
 _log = logging.getLogger(__name__)
-_ASIDE = "checkpoints-put-aside"
 _UNFINISHED = f".{HEX}"
 """What `unfinished` calls a checkpoint that is none yet."""
 _UNWRITTEN = f".{_UNFINISHED}.{HEX}", f".{HEX}.{HEX}"
@@ -31,28 +30,13 @@ def delete_unfinished(there: Iterable[Path]) -> None:
             _log.warning("%s, a checkpoint that was never finished, cannot be deleted: %s", path, error)
 
 
-def put_aside(folder: Path, strays: Sequence[Path]) -> None:
+def put_aside_unknown(folder: Path, strays: Sequence[Path]) -> None:
     """Move folders without a row out of a folder of checkpoints, and say how to get them back."""
-    if not strays:
-        return
-    aside = folder.parent / _ASIDE
-    try:
-        private_folder(aside)
-        for path in strays:
-            path.rename(aside / (f"{path.name}.{uuid.uuid4().hex}" if (aside / path.name).exists() else path.name))
-    except OSError as error:
-        _log.warning("%s has folders that are not in the database, which stay there: %s", folder, error)
-        return
-    _log.warning(
-        "%d folders in %s are not in the database (which was lost or replaced, or the server died while it saved) "
-        "and were put aside in %s. To have them back, stop the server, put the database that knows them in place "
-        "of server.db and move them into %s again; or, without that database, make each a checkpoint with "
-        "`cookhouse checkpoints import FOLDER --state-dir %s`",
-        len(strays),
+    put_aside(
         folder,
-        aside,
-        folder,
-        folder.parent,
+        strays,
+        "; or, without that database, make each folder a checkpoint with `cookhouse checkpoints import FOLDER "
+        f"--state-dir {folder.parent}`",
     )
 
 

@@ -11,9 +11,9 @@ from cookhouse.errors import InputError
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.checkpoints.checkpoint import NewCheckpoint
 from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.checkpoints.state_folder import CHECKPOINTS, DATABASE
+from cookhouse.server.checkpoints.state_folder import CHECKPOINTS
 from cookhouse.server.store.rows import CheckpointRow, RunRow
-from cookhouse.server.store.state_dir import lock_state_dir
+from cookhouse.server.store.state_dir import DATABASE, lock_state_dir
 from cookhouse.server.store.store import Store
 
 

@@ -4,7 +4,10 @@ same user, and adapters in PEFT folders.
 So stages chain without a shared server: a run's own server loads what the server of an earlier run wrote.
 """
 
+import json
+import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Sequence
@@ -12,15 +15,20 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cookhouse.assets import adapter_folders
+from cookhouse.engine.contract import DamagedError
+from cookhouse.engine.files.checksums import checksums, verify
 from cookhouse.engine.files.manifest import read_spec
 from cookhouse.engine.peft_import import import_apart
 from cookhouse.errors import InputError
+from cookhouse.files import write_whole
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.checkpoints.checksums import checksums
-from cookhouse.server.checkpoints.state_folder import DATABASE, is_state_dir, stored_checkpoints
+from cookhouse.server.checkpoints.state_folder import stored_checkpoints
 from cookhouse.server.store.private import private_folder
 from cookhouse.server.store.rows import CheckpointRow
+from cookhouse.server.store.state_dir import DATABASE, is_state_dir
 from cookhouse.weights.peft_folders import is_peft_path, peft_path
+
+_log = logging.getLogger(__name__)
 
 
 class ReadOnlyCheckpoints:
@@ -82,12 +90,17 @@ def _stat(file: Path) -> os.stat_result | None:
 
 
 def _imported(folder: Path, into: Path) -> StoredCheckpoint:
-    """The adapter of a PEFT folder as a checkpoint, written unless an earlier start of this server has."""
+    """The adapter of a PEFT folder as a checkpoint, written unless an earlier start of this server has, whole."""
     model_id, _, name = peft_path(folder).removeprefix("tinker://").split("/")
     files = into / model_id.split(":")[0]
+    sums = files.with_name(f"{files.name}.sha256.json")
+    if files.is_dir() and not _is_whole(files, sums):
+        _log.warning("%s is damaged, and is imported again from %s", files, folder)
+        shutil.rmtree(files)
     if not files.is_dir():
         private_folder(into)
         import_apart(folder, files)
+        write_whole(sums, json.dumps(checksums(files)))
     base_model, lora = read_spec(files)
     row = CheckpointRow(
         checkpoint_id=files.name,
@@ -104,6 +117,18 @@ def _imported(folder: Path, into: Path) -> StoredCheckpoint:
         sha256=checksums(files),
     )
     return StoredCheckpoint(row=row, folder=files)
+
+
+def _is_whole(files: Path, sums: Path) -> bool:
+    """Whether an import is as it was written; one of a version that kept no sums is taken to be."""
+    try:
+        if sums.exists():
+            verify(files, {str(name): str(digest) for name, digest in json.loads(sums.read_bytes()).items()})
+        else:
+            write_whole(sums, json.dumps(checksums(files)))
+    except (DamagedError, ValueError, AttributeError):
+        return False
+    return True
 
 
 def _check_owner(state_dir: Path) -> None:

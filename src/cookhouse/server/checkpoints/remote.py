@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from cookhouse.engine.contract import DamagedError
+from cookhouse.engine.files.checksums import verify
 from cookhouse.errors import CookhouseError
 from cookhouse.files import sync
 from cookhouse.server.checkpoints.blob_files import BlobFiles, Found, files_name, id_in
-from cookhouse.server.checkpoints.checksums import verify
 from cookhouse.server.checkpoints.leftovers import unfinished
 from cookhouse.server.refusals import StorageBusyError, StorageError
 from cookhouse.server.store.identity import service_id

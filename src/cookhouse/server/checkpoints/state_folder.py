@@ -10,16 +10,10 @@ from cookhouse.errors import InputError
 from cookhouse.files import unwritable
 from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.store.database import is_outdated
-from cookhouse.server.store.state_dir import lock_state_dir
+from cookhouse.server.store.state_dir import DATABASE, is_state_dir, lock_state_dir
 from cookhouse.server.store.store import Store
 
-DATABASE = "server.db"
 CHECKPOINTS = "checkpoints"
-
-
-def is_state_dir(folder: Path) -> bool:
-    """Whether a server has kept its state here."""
-    return (folder / DATABASE).is_file()
 
 
 def stored_checkpoints(state_dir: Path) -> Sequence[StoredCheckpoint]:

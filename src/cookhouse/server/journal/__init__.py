@@ -3,7 +3,6 @@
 from cookhouse.server.journal.group_commit import GroupCommit
 from cookhouse.server.journal.reader import JournalReader
 from cookhouse.server.journal.rows import (
-    FINISHED,
     AddAnswer,
     AddEntry,
     AddRecording,
@@ -23,6 +22,7 @@ from cookhouse.server.journal.rows import (
     State,
 )
 from cookhouse.server.journal.segments import DamagedBodyError, Segments
+from cookhouse.server.store.rows import FINISHED
 
 __all__ = [
     "FINISHED",

@@ -11,7 +11,8 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from cookhouse.files import sync
+from cookhouse.files import make_folder, sync
+from cookhouse.server.store.aside import put_aside
 
 _log = logging.getLogger(__name__)
 _DELETED = ".deleted"
@@ -31,6 +32,15 @@ class JournalFolders:
 
     def state(self, state_id: str) -> Path:
         return self._states / state_id
+
+    def new_state(self, state_id: str) -> Path:
+        """Where a state is to be written; `keep_state` gives it its name. A start deletes what has none."""
+        return self._states / f".{state_id}"
+
+    def keep_state(self, state_id: str) -> None:
+        """Give a state its name that was written whole, before a row says so. Raises OSError: the disk failed."""
+        self.new_state(state_id).rename(self.state(state_id))
+        sync(self._states)
 
     def sampler(self, snapshot_id: str) -> Path:
         return self._samplers / snapshot_id
@@ -95,24 +105,23 @@ class JournalFolders:
         """All folders there are."""
         return [path for folder in (self._states, self._samplers, self._loads) for path in folder.iterdir()]
 
-    def sweep(
-        self,
-        states: Collection[str],
-        samplers: Collection[str],
-        loads: Collection[str],
-        *,
-        found: Sequence[Path] | None = None,
-    ) -> None:
-        """Delete what is not named: a crash left it behind. `found`: only of these."""
-        kept = {*map(self.state, states), *map(self.sampler, samplers), *map(self.load, loads)}
+    def sweep(self, needed: Collection[Path], *, found: Sequence[Path] | None = None) -> None:
+        """Delete what was never finished, or is being deleted, and put aside what else is not needed. `found`: only of
+        these.
+        """
+        needed, strays = set(needed), dict[Path, list[Path]]()
         for path in self.found() if found is None else found:
-            if path not in kept:
+            if path.name.startswith("."):
                 shutil.rmtree(path, ignore_errors=True)
+            elif path not in needed:
+                strays.setdefault(path.parent, []).append(path)
+        for folder, paths in strays.items():
+            put_aside(folder, paths)
 
 
 def link_files(source: Path, folder: Path) -> None:
     """Give files that never change second names in a new folder; copy them where that cannot be."""
-    folder.mkdir()
+    make_folder(folder)
     for file in source.iterdir():
         try:
             (folder / file.name).hardlink_to(file)

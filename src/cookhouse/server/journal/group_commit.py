@@ -145,17 +145,22 @@ class GroupCommit:
             await self.commit()
 
     async def sweep(self, is_alone: Callable[[], bool] = lambda: True) -> None:
-        """Delete the segments that no row names, also those that an earlier process left behind.
+        """Put aside segments that no row names, which an earlier process left behind, and delete what it had begun.
 
         `is_alone`: asked, in a thread, once it is known which there are: whether no other server may have written them.
 
         Raises:
-            StorageError: some could not be deleted.
+            StorageError: some could not be dealt with.
         """
         async with self._turn:
+            begun = await self._in_thread(self._segments.unfinished)
             found = await self._in_thread(self._segments.names)
             if await self._in_thread(is_alone):
-                self._written |= found
+                needed = {name for commit in self._queue for name in commit.segments}
+                unnamed = await self._in_thread(self._unnamed, found - self._written - needed)
+                await self._in_thread(self._segments.delete, sorted(begun))
+                await self._in_thread(self._segments.put_aside, unnamed)
+                self._written |= found - unnamed
                 await self._delete_unnamed()
 
     def adopt(self, segments: Collection[str]) -> None:
@@ -320,10 +325,13 @@ class GroupCommit:
 
     def _delete_others(self, names: set[str]) -> set[str]:
         """Delete those of these segments that no row names; returns them."""
-        with self._database.reading() as session:
-            unnamed = names - set(session.scalars(NAMED_SEGMENTS))
+        unnamed = self._unnamed(names)
         self._segments.delete(sorted(unnamed))
         return unnamed
+
+    def _unnamed(self, names: set[str]) -> set[str]:
+        with self._database.reading() as session:
+            return names - set(session.scalars(NAMED_SEGMENTS))
 
 
 def _steps(commits: Iterable[_Commit]) -> list[Step]:

@@ -1,6 +1,7 @@
 """What the journal holds after a restart."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, fields
@@ -12,17 +13,20 @@ from sqlalchemy.orm import Session, undefer
 from cookhouse.server.journal.rows import Answer, Entry, State
 from cookhouse.server.journal.segments import DamagedBodyError, Place, Segments
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.store.rows import RunRow, SamplerRow, SessionRow
+from cookhouse.server.store.row_sums import check_row
+from cookhouse.server.store.rows import FINISHED, CheckpointRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.store import Store
 from cookhouse.server.store.tables import (
     AnswerRecord,
     Base,
     BodyColumns,
+    CheckpointRecord,
     EntryRecord,
     RunRecord,
     SamplerRecord,
     SessionRecord,
     StateRecord,
+    rows_of,
 )
 
 Kept = TypeVar("Kept", Entry, Answer, State, SessionRow, RunRow, SamplerRow)
@@ -56,6 +60,26 @@ class JournalReader:
         """Those that have not ended, oldest first."""
         query = sa.select(SessionRecord).where(SessionRecord.finished_at.is_(None))
         return self._select(SessionRow, query.order_by(SessionRecord.created_at))
+
+    def live_owners(self) -> Mapping[str, str]:
+        """Whose each of them is, by id, oldest first: nothing of their rows that may be damaged is read."""
+        query = sa.select(SessionRecord.session_id, SessionRecord.owner).where(SessionRecord.finished_at.is_(None))
+        with self._reading() as session:
+            return {row.session_id: row.owner for row in session.execute(query.order_by(SessionRecord.created_at))}
+
+    def live_models(self) -> Sequence[str]:
+        """Ids of the models that live sessions train."""
+        with self._reading() as session:
+            return sorted(session.scalars(sa.select(RunRecord.model_id).where(_is_live(RunRecord), _is_trained())))
+
+    def live_base_models(self) -> Sequence[tuple[str, str]]:
+        """Ids of live sessions, each with a base model that it has a model or a sampling client of."""
+        runs = sa.select(RunRecord.session_id, RunRecord.base_model).where(_is_live(RunRecord), _is_trained())
+        samplers = sa.select(SamplerRecord.session_id, SamplerRecord.base_model).where(
+            _is_live(SamplerRecord), SamplerRecord.seq_id.is_not(None)
+        )
+        with self._reading() as session:
+            return [(row.session_id, row.base_model) for row in session.execute(sa.union(runs, samplers))]
 
     def live_session(self, session_id: str) -> SessionRow | None:
         """None: it has ended, or never was."""
@@ -92,6 +116,15 @@ class JournalReader:
 
     def states(self, session_id: str) -> Sequence[State]:
         return self._select(State, sa.select(StateRecord).where(StateRecord.session_id == session_id))
+
+    def newest_checkpoint(self, model_id: str) -> str | None:
+        """The path of the newest training state that a model has saved, if there is one."""
+        at = CheckpointRecord.expires_at
+        query = rows_of(CheckpointRow).where(CheckpointRecord.model_id == model_id, CheckpointRecord.kind == "weights")
+        query = query.where(at.is_(None) | (at > time.time())).order_by(CheckpointRecord.created_at.desc()).limit(1)
+        with self._reading() as session:
+            found = session.execute(query).mappings().first()
+        return None if found is None else CheckpointRow(**found).path
 
     def segments(self, session_id: str) -> set[str]:
         """Those that its entries and answers lie in."""
@@ -149,6 +182,17 @@ class JournalReader:
             return [_from_record(kind, record) for record in session.scalars(query)]
 
 
+def _is_live(record: type[RunRecord] | type[SamplerRecord]) -> sa.ColumnElement[bool]:
+    return record.session_id.in_(sa.select(SessionRecord.session_id).where(SessionRecord.finished_at.is_(None)))
+
+
+def _is_trained() -> sa.ColumnElement[bool]:
+    """Whether the journal has what a model is made of again."""
+    entries = sa.select(EntryRecord.model_id).where(EntryRecord.kind != FINISHED)
+    return RunRecord.model_id.in_(sa.select(StateRecord.model_id)) | RunRecord.model_id.in_(entries)
+
+
 def _from_record(kind: type[Kept], record: Base, **given: Any) -> Kept:
+    check_row(record)
     names = [field.name for field in fields(kind) if field.name not in given]
     return kind(**{name: getattr(record, name) for name in names}, **given)

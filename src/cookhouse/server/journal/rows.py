@@ -6,8 +6,6 @@ from typing import Any
 
 from cookhouse.server.store.rows import RecordingRow, RunRow, SamplerRow, SessionRow
 
-FINISHED = "finished"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -62,6 +60,8 @@ class State:
     last_checkpoint: str | None = None
     created_at: float
     """Seconds since the epoch."""
+    sha256: Mapping[str, str] | None = None
+    """Of each file, by name; None for one written before they were kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +153,11 @@ class DropAnswers:
 
 @dataclass(frozen=True, slots=True)
 class SetSamplerFile:
-    """Note whether the published weights of a sampler lie in a file."""
+    """Note whether the published weights of a sampler lie in files, and the digests of these, by name."""
 
     sampler_id: str
     has_file: bool
+    sha256: Mapping[str, str] | None = None
 
 
 Change = (

@@ -2,11 +2,12 @@
 
 import errno
 import itertools
+import logging
 import os
 import re
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,15 @@ from cookhouse.blobs import BlobStore, open_blobs
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import sync
 from cookhouse.server.refusals import StorageBusyError, StorageError
+from cookhouse.server.store.aside import put_aside
 
+_log = logging.getLogger(__name__)
+_ASIDE = "put-aside"
 MAX_ROW_BYTES = 256 * 1024
 """A file costs two syncs more than a row. Larger bodies take longer through the database, which writes them twice, and
 would leave it large."""
 _NAME = re.compile(r"[0-9a-f]{32}\.segment")
+_UNFINISHED = re.compile(rf"\.{_NAME.pattern}")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -53,6 +58,9 @@ class _Objects(Protocol):
 
     def delete(self, name: str) -> None:
         """One that is not there is left alone."""
+
+    def put_aside(self, names: Sequence[str]) -> None:
+        """Move objects to where none is looked for, and say so."""
 
     def names(self) -> Sequence[str]: ...
 
@@ -134,17 +142,30 @@ class Segments:
     def delete(self, names: Sequence[str]) -> None:
         """Raises StorageError: one could not be deleted; again does no harm."""
         for name in names:
-            assert _NAME.fullmatch(name), f"{name!r} is no segment"
+            assert _NAME.fullmatch(name.removeprefix(".")), f"{name!r} is no segment"
             if self._objects is not None:
                 with _own_errors():
                     self._objects.delete(name)
 
+    def put_aside(self, names: Collection[str]) -> None:
+        """Keep segments that no row names out of the way. Raises StorageError."""
+        if self._objects is not None and names:
+            with _own_errors():
+                self._objects.put_aside(sorted(names))
+
     def names(self) -> set[str]:
         """Of all segments there are. Raises StorageError."""
+        return self._found(_NAME)
+
+    def unfinished(self) -> set[str]:
+        """Names of those that are being written, or that a crash kept from being finished. Raises StorageError."""
+        return self._found(_UNFINISHED)
+
+    def _found(self, pattern: re.Pattern[str]) -> set[str]:
         if self._objects is None:
             return set()
         with _own_errors():
-            return {name for name in self._objects.names() if _NAME.fullmatch(name)}
+            return {name for name in self._objects.names() if pattern.fullmatch(name)}
 
 
 class _Folder:
@@ -159,7 +180,7 @@ class _Folder:
         self._folder = folder
 
     def write(self, name: str, parts: Sequence[bytes]) -> None:
-        path = self._folder / name
+        path = self._folder / f".{name}"
         try:
             # The mode is given when it is made: until a later chmod, others could open it.
             with open(path, "xb", buffering=0, opener=_private) as file:
@@ -168,6 +189,7 @@ class _Folder:
                     while left:
                         left = left[file.write(left) :]
                 os.fsync(file.fileno())
+            path.rename(self._folder / name)
             sync(self._folder)
         except OSError:
             path.unlink(missing_ok=True)
@@ -183,6 +205,9 @@ class _Folder:
 
     def delete(self, name: str) -> None:
         (self._folder / name).unlink(missing_ok=True)
+
+    def put_aside(self, names: Sequence[str]) -> None:
+        put_aside(self._folder, [self._folder / name for name in names])
 
     def names(self) -> Sequence[str]:
         return [path.name for path in self._folder.iterdir()]
@@ -212,6 +237,17 @@ class _Blobs:
     def delete(self, name: str) -> None:
         if self._blobs.exists(name):
             self._blobs.delete(name)
+
+    def put_aside(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._blobs.put(f"{_ASIDE}/{name}", self._blobs.get(name))
+            self._blobs.delete(name)
+        _log.warning(
+            "%d segments of the journal are not in the database (which was lost or replaced, or the server died while "
+            "it wrote) and were put aside at %s",
+            len(names),
+            self._blobs.address(_ASIDE),
+        )
 
     def names(self) -> Sequence[str]:
         return self._blobs.list()

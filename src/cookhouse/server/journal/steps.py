@@ -8,7 +8,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from cookhouse.server.journal.rows import (
-    FINISHED,
     AddAnswer,
     AddEntry,
     AddRecording,
@@ -20,12 +19,15 @@ from cookhouse.server.journal.rows import (
     DropAnswers,
     DropEntry,
     EndSession,
+    Entry,
     FinishEntry,
     PutState,
     SetRunOrder,
     SetSamplerFile,
 )
 from cookhouse.server.journal.segments import Place
+from cookhouse.server.store.row_sums import order_sum, row_sum
+from cookhouse.server.store.rows import FINISHED
 from cookhouse.server.store.tables import (
     AnswerRecord,
     Base,
@@ -67,30 +69,36 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Step]:
     """What a change does, in order; `places` has those of its bodies next."""
     match change:
         case AddEntry(entry=entry, body=body):
-            return [Step(_ADD_ENTRY, [_plain(entry) | _body_columns(body, next(places))])]
+            return [Step(_ADD_ENTRY, [_entry(entry) | _body_columns(body, next(places))])]
         case DropEntry(request_id=request_id, position=position):
             return [Step(_DROP_ENTRY_AT, [{"of": request_id, "at": position}], deletes=True)]
         case AddSession(row=row):
-            return [Step(_ADD_SESSION, [_plain(row)])]
+            return [Step(_ADD_SESSION, [_summed(SessionRecord, row)])]
         case AddRun(row=run):
-            return [Step(_ADD_RUN, [_plain(run)])]
+            return [Step(_ADD_RUN, [_summed(RunRecord, run)])]
         case AddSampler(row=sampler):
-            return [Step(_ADD_SAMPLER, [_plain(sampler)])]
+            return [Step(_ADD_SAMPLER, [_summed(SamplerRecord, sampler)])]
         case AddRecording(row=recording):
-            return [Step(_ADD_RECORDING, [_plain(recording)])]
+            return [Step(_ADD_RECORDING, [_summed(RecordingRecord, recording)])]
         case EndSession(session_id=session_id):
             ended = {"of": session_id}
             finish = {"at": change.finished_at, "reason": change.reason, "detail": change.detail}
             forget = [Step(statement, [ended], deletes=True) for statement in _FORGET_SESSION]
             return [Step(_FINISH_SESSION, [ended | finish]), *forget]
         case SetRunOrder(request_ids=request_ids, first_index=first):
-            return [Step(_SET_RUN_INDEX, [{"of": name, "index": first + at} for at, name in enumerate(request_ids)])]
+            indexes = {name: first + at for at, name in enumerate(request_ids)}
+            return [
+                Step(
+                    _SET_RUN_INDEX,
+                    [{"of": name, "index": index, "crc": order_sum(name, index)} for name, index in indexes.items()],
+                )
+            ]
         case PutState(state=state, covered=covered, answers=answers):
             return [
                 Step(_DROP_ENTRY, [{"of": request_id} for request_id in covered], deletes=True),
                 Step(_ADD_ANSWER, [_answer(answer, next(places)) for answer in answers]),
                 Step(_DROP_STATE, [{"of": state.model_id}]),
-                Step(_ADD_STATE, [_plain(state)]),
+                Step(_ADD_STATE, [_summed(StateRecord, state)]),
             ]
         case FinishEntry(answer=answer):
             finished = Step(_FINISH_ENTRY, [{"of": answer.request_id}], deletes=True)
@@ -99,8 +107,8 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Step]:
             return [Step(_ADD_ANSWER, [_answer(answer, next(places))])]
         case DropAnswers(request_ids=request_ids):
             return [Step(_DROP_ANSWER, [{"of": request_id} for request_id in request_ids], deletes=True)]
-        case SetSamplerFile(sampler_id=sampler_id, has_file=has_file):
-            return [Step(_SET_SAMPLER_FILE, [{"of": sampler_id, "has": has_file}])]
+        case SetSamplerFile(sampler_id=sampler_id, has_file=has_file, sha256=sha256):
+            return [Step(_SET_SAMPLER_FILE, [{"of": sampler_id, "has": has_file, "digests": sha256}])]
 
 
 def execute(connection: sa.Connection, steps: Sequence[Step]) -> None:
@@ -117,8 +125,17 @@ def _plain(row: object) -> dict[str, Any]:
     return {field.name: getattr(row, field.name) for field in fields(row)}  # type: ignore[arg-type]
 
 
+def _summed(record: type[Base], row: object) -> dict[str, Any]:
+    values = _plain(row)
+    return values | row_sum(record, values)
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return _summed(EntryRecord, entry) | {"run_crc": order_sum(entry.request_id, entry.run_index)}
+
+
 def _answer(answer: Answer, place: Place) -> Values:
-    return _plain(answer) | _body_columns(answer.body, place)
+    return _summed(AnswerRecord, answer) | _body_columns(answer.body, place)
 
 
 def _body_columns(body: bytes, place: Place) -> dict[str, Any]:
@@ -170,8 +187,16 @@ _FINISH_ENTRY = (
 _DROP_ENTRY_AT = _DROP_ENTRY.where(_entries.c.position == sa.bindparam("at"))
 _DROP_ANSWER = _answers.delete().where(_answers.c.request_id == _OF)
 _DROP_STATE = _states.delete().where(_states.c.model_id == _OF)
-_SET_RUN_INDEX = _entries.update().where(_entries.c.request_id == _OF).values(run_index=sa.bindparam("index"))
-_SET_SAMPLER_FILE = _samplers.update().where(_samplers.c.sampler_id == _OF).values(has_file=sa.bindparam("has"))
+_SET_RUN_INDEX = (
+    _entries.update()
+    .where(_entries.c.request_id == _OF)
+    .values(run_index=sa.bindparam("index"), run_crc=sa.bindparam("crc"))
+)
+_SET_SAMPLER_FILE = (
+    _samplers.update()
+    .where(_samplers.c.sampler_id == _OF)
+    .values(has_file=sa.bindparam("has"), sha256=sa.bindparam("digests"))
+)
 _FINISH_SESSION = (
     _sessions.update()
     .where(_sessions.c.session_id == _OF, _sessions.c.finished_at.is_(None))

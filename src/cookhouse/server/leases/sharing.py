@@ -57,6 +57,8 @@ def sharing_of(
         raise InputError("--samplers-only cannot take over models that train; leave it out, or --shared-folder")
     if "start" in end_sessions:
         raise InputError("--end-sessions start would end the sessions of the other servers; leave it out")
+    if "missing" in end_sessions:
+        raise InputError("--end-sessions missing would end sessions that other servers can bring back; leave it out")
     if "eof" in end_sessions:
         raise InputError(
             "--end-sessions eof would end sessions that other servers' clients began here; leave it out, or "

@@ -6,7 +6,7 @@ come ──► coming: its requests wait ── take_over ──► answered her
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from cookhouse.server.refusals import StorageBusyError
 
@@ -58,6 +58,12 @@ class Taking:
             task = asyncio.create_task(self._bring_back(session_id), name=f"taking over {session_id}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def cancel(self) -> Sequence[asyncio.Task[None]]:
+        """Try no more; the tasks to wait for."""
+        for task in self._tasks:
+            task.cancel()
+        return list(self._tasks)
 
     async def _bring_back(self, session_id: str) -> None:
         try:

@@ -8,8 +8,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from cookhouse.server.access.hosts import check_host
-
 _FOLDER = Path(__file__).parent / "static"
 _TYPES: Final = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css"}
 _HEADERS: Final = {
@@ -27,7 +25,7 @@ _HEADERS: Final = {
 _SHELL = "index.html"
 
 
-def page_routes(prefix: str, *, is_loopback: bool) -> list[Route]:
+def page_routes(prefix: str) -> list[Route]:
     """A route for each file of the page, which are those that there are now: no name of a request is looked up."""
     files = {file.name: file.read_bytes() for file in sorted(_FOLDER.iterdir()) if file.suffix in _TYPES}
     paths = {f"{prefix}/{'' if name == _SHELL else name}": name for name in files}
@@ -37,15 +35,14 @@ def page_routes(prefix: str, *, is_loopback: bool) -> list[Route]:
 
     routes = [Route(prefix, redirect)]
     for path, name in paths.items():
-        routes.append(Route(path, _giving(files[name], _TYPES[Path(name).suffix], is_loopback=is_loopback)))
+        routes.append(Route(path, _giving(files[name], _TYPES[Path(name).suffix])))
     return routes
 
 
-def _giving(content: bytes, media_type: str, *, is_loopback: bool) -> Callable[[Request], Awaitable[Response]]:
+def _giving(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
     headers: Mapping[str, str] = {**_HEADERS, "Content-Type": media_type}
 
-    async def give(request: Request) -> Response:
-        check_host(request, is_loopback=is_loopback)
+    async def give(_request: Request) -> Response:
         return Response(content, headers=headers)
 
     return give

@@ -1,10 +1,15 @@
 """The base models that a server offers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import UnknownNameError
 from cookhouse.model_names import plain_name
+
+
+def is_offered(name: str, offered: Collection[str]) -> bool:
+    """Whether a client's name for a base model is of one that is offered by these names."""
+    return name in offered or plain_name(name) in offered
 
 
 class BaseModels:

@@ -142,14 +142,15 @@ class SamplingRequests:
         longest = self._settings.long_poll_seconds
         patience = longest if request.timeout is None else max(0.0, min(request.timeout, longest))
         deadline = time.monotonic() + patience
-        while True:
-            progress = sampler.progress
-            finished = self._finished_after(sampler, clone, cursor)
-            left = deadline - time.monotonic()
-            if finished or left <= 0 or self._futures.is_closed:
-                break
-            with suppress(TimeoutError):
-                await asyncio.wait_for(progress.wait(), left)
+        with self._sessions.polling(sampler.session_id):
+            while True:
+                progress = sampler.progress
+                finished = self._finished_after(sampler, clone, cursor)
+                left = deadline - time.monotonic()
+                if finished or left <= 0 or self._futures.is_closed:
+                    break
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(progress.wait(), left)
         return finished, max([cursor, *(future.finish_index or 0 for future in finished)])
 
     def sweep(self) -> None:
@@ -238,6 +239,7 @@ class SamplingRequests:
                     base_model=snapshot.base_model,
                     lora=kept.row.lora_spec,
                     url=url,
+                    sha256=kept.row.sha256,
                 )
                 await self._calls.send(command)
         except Exception as error:

@@ -5,6 +5,7 @@ waiting for ever.
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -46,6 +47,7 @@ from cookhouse.server.store.rows import CheckpointRow, RunRow
 from cookhouse.server.store.store import Store
 from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
 
+_log = logging.getLogger(__name__)
 _OWN_OBJECTIVE = "own: an objective of this server's, not that of the hosted service, which is not published"
 _OWN_METRIC = "stable_reinforce_is_own:max"
 _NO_STABLE_REINFORCE = (
@@ -260,7 +262,12 @@ class TrainingRequests:
         base_model = self._base_models.named(checkpoint.base_model).name
         async with self._own_files(kept, load_id) as own, opened(self._checkpoints, own) as url:
             command = Load(
-                **identity_of(model), base_model=base_model, lora=lora, url=url, with_optimizer=with_optimizer
+                **identity_of(model),
+                base_model=base_model,
+                lora=lora,
+                url=url,
+                sha256=checkpoint.sha256,
+                with_optimizer=with_optimizer,
             )
             await turn.send(command)
         if checkpoint.kind == "weights":
@@ -289,11 +296,22 @@ class TrainingRequests:
             raise
 
     def _link(self, kept: StoredCheckpoint, folder: Path) -> bool:
-        """Whether they were not there; blocking."""
+        """Whether they were not there, or not as they were saved; blocking."""
         assert self._folders is not None
         if folder.exists():
-            return False
-        self._checkpoints.verify(kept)
+            own = replace(kept, folder=folder)
+            try:
+                self._checkpoints.verify(own)
+                return False
+            except CookhouseError as damage:
+                try:
+                    self._checkpoints.verify(kept)
+                except CookhouseError:
+                    raise damage from None
+            _log.warning("%s is loaded again from the checkpoint itself, which is whole", kept.row.path)
+            self._folders.delete(folder)
+        else:
+            self._checkpoints.verify(kept)
         try:
             self._folders.link(kept.folder, folder)
         except OSError as error:

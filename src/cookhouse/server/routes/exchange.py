@@ -69,9 +69,14 @@ async def training_body(request: Request, owner: str) -> AsyncIterator[tuple[byt
     service = await _service(request)
     most = service.settings
     with service.held.lease(owner) as lease:
-        body = await read_body(
-            request, lease.take, max_bytes=most.max_body_bytes, max_decoded_bytes=most.max_decoded_bytes
-        )
+        with service.sessions.hearing.receiving(owner) as on_part:
+            body = await read_body(
+                request,
+                lease.take,
+                max_bytes=most.max_body_bytes,
+                max_decoded_bytes=most.max_decoded_bytes,
+                on_part=on_part,
+            )
         if service.placing is not None:  # what goes on to another server is decoded there
             begun = begun_training(body.beginning(_BEGINNING_BYTES))
             if begun.model_id:
@@ -131,7 +136,8 @@ async def content_and_body(request: Request, kind: type[Content]) -> tuple[Conte
     service, owner = await _service(request), await _owner(request)
     most = min(service.settings.max_json_bytes, service.settings.max_body_bytes)
     with service.held.lease(owner) as lease:
-        body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most)
+        with service.sessions.hearing.receiving(owner) as on_part:
+            body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most, on_part=on_part)
         content = await read_in_turn(service, owner, body, lambda: _content(body, kind))
         await check_place(request, service, content, body)
         return content, body

@@ -21,9 +21,9 @@ class CancelRequest(BaseModel):
 @hot.post("/retrieve_future")
 async def retrieve_future(request: Request, service: Service, owner: str) -> Response:
     content = await content_of(request, FutureRetrieveRequest)
-    future = service.futures.get(content.request_id, owner)
-    service.sessions.hear(future.session_id)
-    result = await service.futures.wait(future, service.settings.long_poll_seconds)
+    future = service.future(content.request_id, owner)
+    with service.sessions.polling(future.session_id):
+        result = await service.futures.wait(future, service.settings.long_poll_seconds)
     is_held = service.leases is None or service.leases.is_current  # another may have taken the session over meanwhile
     if result is None or not is_held:
         return JSONResponse(

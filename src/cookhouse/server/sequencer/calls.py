@@ -19,6 +19,7 @@ from cookhouse.engine.contract import (
     CanceledError,
     Command,
     Create,
+    DamagedError,
     Done,
     Event,
     Evicted,
@@ -304,6 +305,9 @@ class Calls:
             member.note_refusal(call.command)
         if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
             call.refusals[member.name] = str(error)
+            self._dispatch.place(call)
+            return
+        if isinstance(error, DamagedError) and self._dispatch.has_whole(call, member):
             self._dispatch.place(call)
             return
         if isinstance(call.command, Create | Load):

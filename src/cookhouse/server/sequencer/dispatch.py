@@ -5,6 +5,7 @@ place ──► Placement ──► Member ──► worker
 └── a sample whose weights are elsewhere, or are yet to be published again: until they are there
 """
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 
 from cookhouse.engine.contract import Create, Fetch, Load, ModelCommand, Publish, Sample, SaveSnapshot
@@ -18,6 +19,8 @@ from cookhouse.server.workers.placement import Placement
 from cookhouse.server.workers.roster import Roster
 from cookhouse.server.workers.transfers import Ask, Transfers
 from cookhouse.server.workers.weights import Shape, Weights
+
+_log = logging.getLogger(__name__)
 
 
 class Dispatch:
@@ -163,6 +166,25 @@ class Dispatch:
         elif self._calls.pop(command.command_id, None) is not None:
             assert isinstance(error, Exception)
             call.fail(error)
+
+    def has_whole(self, call: Call, member: Member) -> bool:
+        """Whether a sample whose weights a worker found damaged can be drawn all the same, which is tried once: from
+        what another worker holds, or, where it was the worker's own copy, from a file.
+        """
+        command = call.command
+        if not isinstance(command, Sample) or command.request.snapshot_id is None or call.is_tried_again:
+            return False
+        snapshot_id = command.request.snapshot_id
+        is_own = self.weights.origin(snapshot_id) is member
+        is_held = any(snapshot_id in one.snapshots for one in self._roster.members if one is not member)
+        if not is_held and not (is_own and self.weights.fetch(snapshot_id) is not None):
+            return False
+        if not is_own:  # the file is damaged, and is written anew
+            self.weights.drop_file(snapshot_id)
+        call.is_tried_again = True
+        member.note_dropped(snapshot_id)
+        _log.warning("weights of a sampling client are damaged at %s, and are had from elsewhere again", member.name)
+        return True
 
     def can_come(self, snapshot_id: str) -> bool:
         """Whether weights are somewhere, or will be."""

@@ -237,11 +237,11 @@ class Futures:
 
     def unfinished_samples(self, session_id: str) -> Sequence[str]:
         """Request ids of a session's samples that wait or run."""
-        return [
-            future.request_id
-            for future in self._futures.values()
-            if future.session_id == session_id and future.is_sample and future.result is None
-        ]
+        return [future.request_id for future in self.unfinished(session_id) if future.is_sample]
+
+    def unfinished(self, session_id: str) -> Sequence[Future]:
+        """Those of a session that have no result."""
+        return [one for one in self._futures.values() if one.session_id == session_id and one.result is None]
 
     @property
     def are_finished(self) -> bool:

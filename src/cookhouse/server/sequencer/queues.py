@@ -54,6 +54,8 @@ class Queue:
     history: History = field(default_factory=History)
     unfinished: dict[Job, None] = field(default_factory=dict)
     """Those that wait, and those that have had their turn; as they came."""
+    running: set[Job] = field(default_factory=set)
+    """Those that have had their turn."""
     num_admitted: int = 0
     """Those that are being written to the journal."""
     is_taken: bool = False
@@ -66,7 +68,7 @@ class Queue:
         return QueueLength(
             num_accepting=self.num_admitted,
             num_waiting=len(self.order),
-            num_running=len(self.unfinished) - len(self.order),
+            num_running=len(self.running),
             oldest_at=None if oldest is None or oldest.future is None else oldest.future.begun_at,
             num_kept=len(self.history.ran),
             kept_bytes=self.history.num_bytes,

@@ -25,7 +25,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.journal import DropEntry, FinishEntry, GroupCommit, SetRunOrder
 from cookhouse.server.refusals import BusyError, LostError, StorageError, message_of
 from cookhouse.server.sequencer.calls import Calls
-from cookhouse.server.sequencer.futures import Future, Futures, Result, tell_failure
+from cookhouse.server.sequencer.futures import Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.history import History
 from cookhouse.server.sequencer.meter import Meter
@@ -174,6 +174,12 @@ class Sequencer:
         queue = self._queues.get(model.model_id)
         return QueueLength() if queue is None else queue.length()
 
+    def running(self, model: Model) -> frozenset[Job]:
+        """What is with the engine; nothing while it waits for memory."""
+        queue = self._queues.get(model.model_id)
+        is_waiting = queue is None or self.patience.words(model.model_id) is not None
+        return frozenset() if queue is None or is_waiting else frozenset(queue.running)
+
     def _put_again(self, queue: Queue, job: Job) -> None:
         queue.unfinished[job] = None
         self._held.take_anyway(queue.model.owner, job.num_bytes)
@@ -192,9 +198,8 @@ class Sequencer:
                 queue.history.finish(name)
             return
 
-    def drop_model(self, model: Model, *, has_ended: bool = True) -> Sequence[Future]:
-        """Forget a model, here and in the engine; the futures that wait are returned, for the caller to finish.
-        `has_ended`: nobody else goes on with it.
+    def drop_model(self, model: Model, *, has_ended: bool = True) -> None:
+        """Forget a model, here and in the engine. `has_ended`: nobody else goes on with it.
 
         What is with the engine ends as it says: what has begun is done, the rest is canceled.
         """
@@ -202,14 +207,12 @@ class Sequencer:
         self._calls.forget(forgetting(model.owner, model.session_id, model_ids=(model.model_id,)))
         queue = self._queues.pop(model.model_id, None)
         if queue is None:
-            return ()
+            return
         if queue.timer is not None:
             queue.timer.cancel()
         (self._meter.settle if has_ended else self._meter.let_go)(queue.history.ran)
-        waiting = queue.order.drain()
-        for job in waiting:
+        for job in queue.order.drain():
             self._finish_job(queue, job)
-        return [job.future for job in waiting if job.future is not None]
 
     def _queue(self, model: Model) -> Queue:
         if model.model_id not in self._queues:
@@ -243,6 +246,7 @@ class Sequencer:
             self._advance(queue)
             return
         queue.is_taken = True
+        queue.running.add(taken.request)
         if taken.request.entry is not None:
             taken_to = queue.order.seen.taken_to
             queue.history.add(taken.request.entry, changes_model=taken.request.changes_model, taken_to=taken_to)
@@ -366,6 +370,7 @@ class Sequencer:
         """Give back what a request held."""
         owner = queue.model.owner
         queue.unfinished.pop(job, None)
+        queue.running.discard(job)
         self._held.give_back(owner, job.num_bytes)
         waiting = self._held_back.pop(owner, deque())
         for held_back in waiting:

@@ -113,7 +113,7 @@ class States:
         save = Save(
             **_identity(model),
             model_id=model.model_id,
-            url=self._folders.state(state_id).as_uri(),
+            url=self._folders.new_state(state_id).as_uri(),
             form="state",
             with_optimizer=True,
             with_gradient=True,
@@ -133,10 +133,10 @@ class States:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def note_file(self, snapshot: Snapshot, num_bytes: int) -> None:
-        """Take note of a file of published weights."""
+    def note_file(self, snapshot: Snapshot, num_bytes: int, sha256: Mapping[str, str] | None) -> None:
+        """Take note of a folder of published weights, and of what its files have to be."""
         self._files.append((snapshot, num_bytes))
-        snapshot.has_file = True
+        snapshot.has_file, snapshot.sha256 = True, sha256
         self._calls.note_file(self._fetch(snapshot))
 
     def _is_due(self, history: History, command: ModelCommand) -> bool:
@@ -156,7 +156,8 @@ class States:
     async def _keep(self, saving: _Saving) -> None:
         """Make what is being written the state of the model; without it the old one and all requests stay."""
         model, history = saving.model, saving.history
-        unneeded, state = [self._folders.state(saving.state_id)], None
+        written = [self._folders.new_state(saving.state_id), self._folders.state(saving.state_id)]
+        unneeded, state = written, None
         try:
             state, covered = await self._commit_state(saving)
         except LeaseLostError:
@@ -181,7 +182,7 @@ class States:
         finally:
             history.is_saving, history.coming = False, None
         if model.is_dropped:  # its session has not known of these
-            unneeded = [self._folders.state(saving.state_id), *map(self._folders.sampler, saving.published)]
+            unneeded = [*written, *map(self._folders.sampler, saving.published)]
         await asyncio.to_thread(self._folders.delete, *unneeded)
         with suppress(StorageError):  # the server ends: the next one deletes them
             await self._drop_files()
@@ -207,6 +208,10 @@ class States:
         saved = await self._written(saving)
         self._cost_seconds = time.monotonic() - saving.began_at
         await self._finished(saving.covered)
+        try:
+            await asyncio.to_thread(self._folders.keep_state, saving.state_id)
+        except OSError as error:
+            raise DiskError(error.strerror or str(error)) from error
         if model.is_dropped:
             raise ServiceError("its session has ended")
         if history.num_moves > saving.num_moves:  # what it covers runs again already
@@ -219,10 +224,11 @@ class States:
             seen=saving.seen,
             last_checkpoint=model.last_checkpoint,
             created_at=time.time(),
+            sha256=saved.sha256 or None,
         )
         covered = [name for name in saving.covered if name in history.ran or name in history.finished]
         published = saving.published.values()
-        files = [SetSamplerFile(snapshot.sampler_id, has_file=True) for snapshot in published if snapshot.has_file]
+        files = [SetSamplerFile(one.sampler_id, has_file=True, sha256=one.sha256) for one in published if one.has_file]
         history.coming = Coming(state, frozenset(covered))
         await self._commit.keep(PutState(state, covered, self._answers(covered)), *files)
         return state, covered
@@ -237,10 +243,10 @@ class States:
         files = [self._calls.send(filing) for filing in filings]
         saved, *others = await asyncio.gather(saving.answer, *files, return_exceptions=True)
         written = {filing.snapshot_id: answer for filing, answer in zip(filings, others, strict=True)}
-        sizes = await asyncio.to_thread(self._keep_samplers, written, saving)
+        sizes, digests = await asyncio.to_thread(self._keep_samplers, written, saving)
         for snapshot_id, num_bytes in sizes.items():  # also where the state has failed: a file is written once
             if not saving.published[snapshot_id].has_file and not saving.model.is_dropped:
-                self.note_file(saving.published[snapshot_id], num_bytes)
+                self.note_file(saving.published[snapshot_id], num_bytes, digests[snapshot_id])
                 # A loss meanwhile has forgotten it, and it is not published again.
                 saving.history.published[snapshot_id] = saving.published[snapshot_id]
         for output in (saved, *(output for output in others if not isinstance(output, InputError))):
@@ -249,13 +255,17 @@ class States:
         assert isinstance(saved, Saved)
         return saved
 
-    def _keep_samplers(self, written: Mapping[str, Output | BaseException], saving: _Saving) -> Mapping[str, int]:
-        """Name the weights that were written; what all that have files take. Blocking."""
+    def _keep_samplers(
+        self, written: Mapping[str, Output | BaseException], saving: _Saving
+    ) -> tuple[Mapping[str, int], Mapping[str, Mapping[str, str] | None]]:
+        """Name the weights that were written; what all that have files take, and their digests. Blocking."""
+        digests = {name: snapshot.sha256 for name, snapshot in saving.published.items()}
         try:
             for snapshot_id, output in written.items():
                 if isinstance(output, Saved) and (folder := shared_folder(output.url)) is not None:
                     self._folders.keep_sampler(snapshot_id, folder)
-            return self._folders.sampler_bytes(saving.published)
+                    digests[snapshot_id] = output.sha256 or None
+            return self._folders.sampler_bytes(saving.published), digests
         except OSError as error:
             raise DiskError(error.strerror or str(error)) from error
 
@@ -336,6 +346,7 @@ class States:
             base_model=snapshot.base_model,
             lora=snapshot.lora,
             url=self._folders.sampler(snapshot.snapshot_id).as_uri(),
+            sha256=snapshot.sha256,
         )
 
 

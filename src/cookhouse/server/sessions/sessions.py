@@ -7,13 +7,14 @@ are freed then. A restart brings it back from the journal; without one, nothing 
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import ServiceError
 from cookhouse.server.refusals import GoneError, NotFoundError
+from cookhouse.server.sessions.hearing import Hearing
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +72,8 @@ class Snapshot:
     """Whether nobody samples from them any more."""
     has_file: bool = False
     """Whether published weights lie in a file, from which they can be had again."""
+    sha256: Mapping[str, str] | None = None
+    """Of these files, by name."""
     ready: "asyncio.Future[None]" = field(default_factory=_now)
     """Done once the engine has them, or `error` is set."""
     error: Exception | None = None
@@ -114,6 +117,10 @@ class Session:
     owner: str
     idempotency_key: str | None
     heard_at: float
+    outlasting: frozenset[object] | None = None
+    """Requests that were with the engine when its silence became too long, and still are; None: it is not too long."""
+    worked_at: float = float("-inf")
+    """When some of these still were."""
     writing: "asyncio.Task[None] | None" = None
     """Writes it down; whoever answers with it waits for that."""
     models: dict[int, Model] = field(default_factory=dict)
@@ -130,6 +137,9 @@ class Sessions:
         self._samplers: dict[str, Sampler] = {}
         self._by_idempotency_key: dict[tuple[str, str], Session] = {}
         self._is_unheard = False
+        self.hearing = Hearing()
+        self.check_aside: Callable[[str], None] = lambda _session_id: None
+        """Raises StorageBusyError: a session that is not here may come back."""
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
@@ -189,6 +199,20 @@ class Sessions:
             self._sessions[session_id].heard_at = time.monotonic()
 
     @contextmanager
+    def polling(self, session_id: str) -> Iterator[None]:
+        """Within, the client of a session waits for an answer: it is heard of all the while."""
+        self.hear(session_id)
+        with self.hearing.polling(session_id):
+            try:
+                yield
+            finally:
+                self.hear(session_id)
+
+    def silent_seconds(self, session: Session) -> float:
+        """For how long nothing has been heard of a session, while this server was awake."""
+        return self.hearing.silent_seconds(session.session_id, session.owner, session.heard_at)
+
+    @contextmanager
     def unheard(self) -> Iterator[None]:
         """Within, a look-up is no sign of life: the server asks by itself, for a request that runs again."""
         self._is_unheard = True
@@ -202,8 +226,11 @@ class Sessions:
 
         Raises:
             GoneError: it has ended, never was, or belongs to another tenant.
+            StorageBusyError: it is to be brought back, which has failed so far; so for its models and samplers.
         """
         session = self._sessions.get(session_id)
+        if session is None:
+            self.check_aside(session_id)
         if session is None or session.owner != owner:
             raise GoneError(f"session {session_id!r} has ended, or never was; make a new ServiceClient")
         self.hear(session_id)
@@ -216,6 +243,8 @@ class Sessions:
             NotFoundError: it is not loaded, or belongs to another tenant.
         """
         model = self._models.get(model_id)
+        if model is None:
+            self.check_aside(model_id.partition(":")[0])
         if model is None or model.owner != owner:
             raise NotFoundError(
                 f"model {model_id!r} is not loaded: its session has ended, or it never was; "
@@ -231,6 +260,8 @@ class Sessions:
             NotFoundError: it is gone, or belongs to another tenant.
         """
         sampler = self._samplers.get(sampler_id)
+        if sampler is None:
+            self.check_aside(sampler_id.partition(":")[0])
         if sampler is None or sampler.owner != owner:
             raise NotFoundError(f"sampler {sampler_id!r} is gone with its session, or never was; make a new one")
         self.hear(sampler.session_id)

@@ -39,6 +39,8 @@ class Live:
 
     sessions: Sequence[Session]
     models: Sequence[Held]
+    silent_seconds: Mapping[str, float]
+    """By session."""
 
     @classmethod
     def of(cls, service: Service) -> "Live":
@@ -56,6 +58,7 @@ class Live:
                 )
                 for model in models
             ],
+            {session.session_id: service.sessions.silent_seconds(session) for session in sessions},
         )
 
 
@@ -81,7 +84,6 @@ def base_models(service: Service, live: Live) -> list[Json]:
 
 def sessions(live: Live, viewer: Viewer, names: Mapping[str, str | None]) -> Json:
     """Those heard of last go first."""
-    now = time.monotonic()
 
     def row(session: Session) -> Json:
         name = names.get(session.session_id)
@@ -89,7 +91,7 @@ def sessions(live: Live, viewer: Viewer, names: Mapping[str, str | None]) -> Jso
             "session_id": session.session_id,
             "tenant": viewer.label(session.owner),
             "name": None if name is None else name[:_MAX_NAME_CHARACTERS],
-            "silent_seconds": now - session.heard_at,
+            "silent_seconds": live.silent_seconds[session.session_id],
             "num_models": len(session.models),
             "num_samplers": len(session.samplers),
         }

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.service import Service
 from cookhouse.server.status.cached import Cached
 from cookhouse.server.status.figures import Live
-from cookhouse.server.status.viewer import label_of
 from cookhouse.server.status.worker_metrics import worker_metrics
 from cookhouse.server.status.worker_watch import WorkerWatches
 from cookhouse.server.store.usage import Usage
@@ -31,14 +31,14 @@ class Metrics:
         self._used = Cached(service.metering.by_owner, seconds=_USAGE_SECONDS)
 
     async def text(self) -> bytes:
-        """All of them, of all tenants. A tenant is named by the beginning of its key's digest. What was used is left
+        """All of them, of all tenants. A tenant is named as by `KeyRing.label_of`. What was used is left
         out where it has never been read.
         """
         service = self._service
         used, seen = await asyncio.gather(self._used.get(_PATIENCE_SECONDS), self._watches.look())
         live = Live.of(service)
         metrics = [
-            *(() if used.value is None else _usage(_by_tenant(used.value, service.keys.owners))),
+            *(() if used.value is None else _usage(_by_tenant(used.value, service.keys))),
             *_server(service, live),
             *worker_metrics(service, live, seen),
         ]
@@ -55,9 +55,10 @@ class _Collected:
         return self._metrics
 
 
-def _by_tenant(used: Mapping[str, Usage], owners: Sequence[str]) -> dict[str, Usage]:
+def _by_tenant(used: Mapping[str, Usage], keys: KeyRing) -> dict[str, Usage]:
     """By label: each key that the server accepts has one, and all that it accepts no more have one together."""
-    tenants = {label_of(owner): used.get(owner, Usage()) for owner in owners}
+    owners = keys.owners
+    tenants = {keys.label_of(owner): used.get(owner, Usage()) for owner in owners}
     for owner, some in used.items():
         if owner not in owners:
             tenants[_OTHERS] = tenants.get(_OTHERS, Usage()) + some

@@ -12,7 +12,7 @@ from cookhouse.server.status.cached import Cached
 from cookhouse.server.status.figures import Json
 from cookhouse.server.status.stored import Listed, read_listed, read_machine, read_servers, read_totals
 from cookhouse.server.status.troubles import troubles
-from cookhouse.server.status.viewer import Viewer, label_of
+from cookhouse.server.status.viewer import Viewer
 from cookhouse.server.status.worker_watch import WorkerWatches
 
 _DISK_SECONDS, _STORE_SECONDS, _ROUTES_SECONDS = 5.0, 10.0, 5.0
@@ -39,7 +39,7 @@ class Status:
         """What a tenant may see. `owner` is one of the server's own, so that what is kept is bounded."""
         made_at, answer = self._answers.get(owner, (float("-inf"), b""))
         if time.monotonic() - made_at >= _AGAIN_SECONDS:
-            content = await self._make(Viewer.of(owner, self._service.keys))
+            content = await self._make(Viewer(owner, self._service.keys))
             answer = json.dumps(content, allow_nan=False).encode()
             self._answers[owner] = time.monotonic(), answer
         return answer
@@ -60,7 +60,7 @@ class Status:
         tenants, everyone = figures.tenants(service, live, viewer, totals.value)
         names = {} if listed.value is None else listed.value.session_names
         status = {
-            "viewer": {"tenant": label_of(viewer.owner), "is_operator": viewer.is_operator},
+            "viewer": {"tenant": viewer.label(viewer.owner), "is_operator": viewer.is_operator},
             "server": machinery.server(service, viewer, machine.value),
             "servers": machinery.servers(service, viewer, servers.value),
             "workers": [workers.worker(service, viewer, live, one) for one in seen],

@@ -51,8 +51,10 @@ class Backend(Protocol):
         """What to say of data that cannot be read."""
         ...
 
-    def check(self) -> None:
-        """Read the data anew, as far as that is quickly done; raises what is wrong with it."""
+    def check(self, *, with_indexes: bool = False) -> None:
+        """Read the data anew, as far as that is quickly done; raises what is wrong with it. `with_indexes`: also
+        whether these agree with the rows, without which rows are not found.
+        """
         ...
 
 

@@ -147,11 +147,11 @@ class Database:
         with self.reading() as session:
             return float(session.execute(sa.select(NOW)).scalar_one())
 
-    def damage(self) -> str | None:
-        """What is wrong with the data, which is read anew; None if nothing is."""
+    def damage(self, *, with_indexes: bool = False) -> str | None:
+        """What is wrong with the data, which is read anew; None if nothing is. `with_indexes`: see `Backend.check`."""
         try:
             with self._own_errors(self._busy_seconds):
-                self.backend.check()
+                self.backend.check(with_indexes=with_indexes)
         except StorageError as error:
             return str(error)
         return None
@@ -169,7 +169,7 @@ class Database:
     def _own_errors(self, seconds: float) -> Iterator[None]:
         try:
             yield
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise self.backend.damaged(error) from error
         except sa.exc.TimeoutError as error:
             raise exhausted() from error
@@ -217,7 +217,7 @@ def _backend(place: Path | str, *, is_shared: bool = False) -> Backend:
 def _named(backend: Backend) -> Iterator[None]:
     try:
         yield
-    except (InputError, StorageError, sa.exc.DBAPIError) as error:
+    except (InputError, StorageError, UnicodeDecodeError, sa.exc.DBAPIError) as error:
         origin = error.__cause__ if isinstance(error, StorageError) else error
         cause = origin.orig if isinstance(origin, sa.exc.DBAPIError) else origin
         raise InputError(f"{backend.name} cannot be opened as a database: {cause}") from error

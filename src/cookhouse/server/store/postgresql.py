@@ -123,7 +123,7 @@ class Postgresql:
     def damaged(self, what: object) -> StorageError:
         return damaged(what, "stop the service and restore its database from a backup")
 
-    def check(self) -> None:
+    def check(self, *, with_indexes: bool = False) -> None:  # noqa: ARG002
         with self.readers.connect() as connection:
             connection.execute(sa.select(1))
 

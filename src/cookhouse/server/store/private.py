@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 from pathlib import Path
 
 
@@ -13,6 +14,21 @@ def make_private(file: Path) -> None:
         os.close(os.open(file, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         if file.stat().st_mode & 0o077:
             file.chmod(0o600)
+
+
+def kept_secret(file: Path) -> bytes:
+    """A secret that is drawn once and kept in a file that its owner alone may read.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    if file.exists() and (kept := file.read_bytes()):
+        return kept
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(file)
+    drawn = secrets.token_bytes(32)
+    file.write_bytes(drawn)
+    return drawn
 
 
 def private_folder(folder: Path) -> None:

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from cookhouse.engine.contract import LoraSpec
 
+FINISHED = "finished"
+"""The kind of a request whose answer is kept in its place."""
 CheckpointKind = Literal["weights", "sampler_weights", "external_weights"]
 
 
@@ -58,6 +60,8 @@ class SamplerRow:
     """Of these."""
     has_file: bool = False
     """Whether these lie in `samplers/<snapshot_id>` of the state folder."""
+    sha256: Mapping[str, str] | None = None
+    """Of each file there, by name; None for those written before they were kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

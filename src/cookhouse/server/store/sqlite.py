@@ -78,11 +78,12 @@ class Sqlite:
     def damaged(self, what: object) -> StorageError:
         return damaged(what, "stop the service and put a copy of server.db in its place")
 
-    def check(self) -> None:
+    def check(self, *, with_indexes: bool = False) -> None:
         engine = self._connect()  # another connection, with no pages in memory
         try:
             with engine.connect() as connection:
-                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+                pragma = "integrity_check" if with_indexes else "quick_check"
+                found = connection.exec_driver_sql(f"PRAGMA {pragma}(1)").scalar_one()
             if found != "ok":
                 raise self.damaged(found)
         finally:

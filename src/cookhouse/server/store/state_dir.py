@@ -7,6 +7,13 @@ from typing import IO
 from cookhouse.errors import InputError
 from cookhouse.server.store.private import make_private
 
+DATABASE = "server.db"
+
+
+def is_state_dir(folder: Path) -> bool:
+    """Whether a server has kept its state here."""
+    return (folder / DATABASE).is_file()
+
 
 def lock_state_dir(folder: Path) -> IO[bytes]:
     """Make the folder if need be, and hold it until the returned file is closed or the process ends.

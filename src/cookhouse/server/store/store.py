@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from cookhouse.errors import InputError
 from cookhouse.server.store.clock import Clock, SharedTime
 from cookhouse.server.store.database import Database
+from cookhouse.server.store.row_sums import add_new, check_row
 from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.tables import (
     CheckpointRecord,
@@ -26,11 +27,11 @@ from cookhouse.server.store.tables import (
     SamplerRecord,
     SessionRecord,
     UsageRecord,
-    add_new,
     from_record,
     rows_of,
 )
 from cookhouse.server.store.usage import Usage
+from cookhouse.server.store.write_ahead import log_damage
 
 _MAX_NAMES = 500
 """In one query."""
@@ -169,6 +170,7 @@ class Store:
 
         Raises:
             InputError: together they have more bytes.
+            StorageError: one is not what was written.
         """
         of_session = (RecordingRecord.session_id == session_id) & (RecordingRecord.owner == owner)
         rows: list[RecordingRow] = []
@@ -180,7 +182,10 @@ class Store:
                 num_bytes += session.execute(sa.select(_total(RecordingRecord.num_bytes)).where(wanted)).scalar_one()
             if num_bytes > max_bytes:
                 raise InputError(f"the recorded sequences that it names have over {max_bytes} bytes; send fewer datums")
-            rows += self._select(RecordingRow, rows_of(RecordingRow).where(wanted))
+            with self.database.reading() as session:
+                for record in session.scalars(sa.select(RecordingRecord).where(wanted)):
+                    check_row(record)
+                    rows.append(from_record(RecordingRow, record))
         return rows
 
     def sweep_recordings(self, *, max_seconds: float, max_bytes: int) -> None:
@@ -366,3 +371,26 @@ class Store:
 def _total(column: Any) -> sa.ColumnElement[Any]:
     """A sum of the column's own type: some databases make it another."""
     return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), column.type)
+
+
+def open_own(file: Path) -> Store:
+    """The database in a state folder that the caller has locked, which is whole.
+
+    Raises:
+        InputError: it is not what was written, or `Database` cannot open it.
+    """
+    try:
+        damage = log_damage(file)
+    except OSError:  # opening it says why
+        damage = None
+    if damage is not None:
+        raise InputError(
+            f"{file}-wal, where the newest rows of {file} lie, is damaged: {damage}. Put a backup of the state folder "
+            f"in its place; or give up what was written last with: sqlite3 {file} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        )
+    store = Store(file)
+    damage = store.database.damage(with_indexes=True)
+    if damage is not None:
+        store.close()
+        raise InputError(f"{file} is not what was written: {damage}")
+    return store

@@ -1,12 +1,12 @@
 """The tables as of the newest migration, as classes; `rows` has what they hold as plain data."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from cookhouse.server.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.store.usage import Usage
@@ -21,7 +21,13 @@ class Base(DeclarativeBase):
     }
 
 
-class SessionRecord(Base):
+class SummedColumns:
+    """A row with a checksum: see `row_sums`."""
+
+    row_crc: Mapped[int | None]
+
+
+class SessionRecord(SummedColumns, Base):
     __tablename__ = "sessions"
 
     session_id: Mapped[str] = mapped_column(primary_key=True)
@@ -37,7 +43,7 @@ class SessionRecord(Base):
     server_id: Mapped[str | None] = mapped_column(index=True)
 
 
-class RunRecord(Base):
+class RunRecord(SummedColumns, Base):
     __tablename__ = "runs"
 
     model_id: Mapped[str] = mapped_column(primary_key=True)
@@ -51,7 +57,7 @@ class RunRecord(Base):
     model_seq_id: Mapped[int | None]
 
 
-class SamplerRecord(Base):
+class SamplerRecord(SummedColumns, Base):
     __tablename__ = "samplers"
 
     sampler_id: Mapped[str] = mapped_column(primary_key=True)
@@ -64,9 +70,10 @@ class SamplerRecord(Base):
     snapshot_id: Mapped[str | None]
     lora: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     has_file: Mapped[bool] = mapped_column(server_default=sa.false())
+    sha256: Mapped[dict[str, Any] | None]
 
 
-class RecordingRecord(Base):
+class RecordingRecord(SummedColumns, Base):
     """A sampled sequence, while it may be trained on."""
 
     __tablename__ = "recordings"
@@ -126,7 +133,7 @@ class BodyColumns:
     body: Mapped[bytes | None] = mapped_column(deferred=True)
 
 
-class EntryRecord(BodyColumns, Base):
+class EntryRecord(BodyColumns, SummedColumns, Base):
     """A request that was accepted, until a state covers it."""
 
     __tablename__ = "entries"
@@ -139,13 +146,14 @@ class EntryRecord(BodyColumns, Base):
     kind: Mapped[str]
     position: Mapped[int]
     run_index: Mapped[int | None]
+    run_crc: Mapped[int | None]
     drawn: Mapped[dict[str, Any]]
     num_bytes: Mapped[int]
     encoding: Mapped[str]
     accepted_at: Mapped[float]
 
 
-class AnswerRecord(BodyColumns, Base):
+class AnswerRecord(BodyColumns, SummedColumns, Base):
     """What a request ended with, as long as it may be asked for and no entry would give it again."""
 
     __tablename__ = "answers"
@@ -159,7 +167,7 @@ class AnswerRecord(BodyColumns, Base):
     is_failure: Mapped[bool]
 
 
-class StateRecord(Base):
+class StateRecord(SummedColumns, Base):
     """The newest state of a model."""
 
     __tablename__ = "states"
@@ -171,6 +179,7 @@ class StateRecord(Base):
     seen: Mapped[dict[str, Any]]
     last_checkpoint: Mapped[str | None]
     created_at: Mapped[float]
+    sha256: Mapped[dict[str, Any] | None]
 
 
 class ServerRecord(Base):
@@ -240,10 +249,3 @@ def rows_of(kind: type[Any]) -> sa.Select[Any]:
 def from_record(kind: type[Row], record: Base) -> Row:
     """What a record holds, as plain data."""
     return kind(**{field.name: getattr(record, field.name) for field in fields(kind)})
-
-
-def add_new(session: Session, row: SessionRow | RunRow | SamplerRow | RecordingRow | CheckpointRow) -> None:
-    """Insert a row; one whose key is there already is left as it is."""
-    record = RECORDS[type(row)](**asdict(row))
-    if session.get(type(record), sa.inspect(type(record)).primary_key_from_instance(record)) is None:
-        session.add(record)

@@ -38,6 +38,8 @@ class Call:
     """What the present worker has used for it."""
     is_counted: bool = True
     """Whether that is counted when it is answered; else who sent it does so."""
+    is_tried_again: bool = False
+    """Whether it has been placed again since a worker found its weights damaged."""
     refusals: dict[str, str] = field(default_factory=dict)
     """What workers said that have no memory for it, by name."""
 

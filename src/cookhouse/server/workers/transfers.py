@@ -128,6 +128,7 @@ class Transfers:
             base_model=shape.base_model,
             lora=shape.lora,
             url=saved.url,
+            sha256=saved.sha256 or None,
         )
         moves.add(fetch, sum(saved.sizes.values()))
         if snapshot_id not in self._weights.shapes:  # forgotten meanwhile

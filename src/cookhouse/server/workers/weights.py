@@ -86,6 +86,12 @@ class Weights:
         """What read it, if there was one."""
         return self._fetches.pop(snapshot_id, None)
 
+    def drop_file(self, snapshot_id: str) -> None:
+        """Read weights from no file that there is: it is damaged, and whoever holds them writes another."""
+        self._fetches.pop(snapshot_id, None)
+        if self.moves is not None:
+            self.moves.drop(snapshot_id)
+
     def urls(self) -> Collection[str]:
         """Of the files that were noted."""
         return {fetch.url for fetch in self._fetches.values()}

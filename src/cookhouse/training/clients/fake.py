@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cookhouse.data.batches.datum import tokens_and_images
 from cookhouse.errors import InputError
+from cookhouse.extras import require_engine
 from cookhouse.training.clients.client import LossFunction, PairLossOffer
 from cookhouse.training.clients.fake_losses import token_losses
 
@@ -212,6 +213,7 @@ class FakeTrainingClient:
     def forward_backward_custom(
         self, data: list[tinker.Datum], loss_fn: LossFunction
     ) -> "FakeFuture[tinker.ForwardBackwardOutput]":
+        require_engine("a loss that is computed here", ["torch"])
         import torch
 
         weightless = [_with_weights(datum, np.zeros(datum.model_input.length)) for datum in data]

@@ -16,8 +16,9 @@ from typing import Literal, TypeVar
 import tinker
 
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.extras import has_engine, require_engine
 from cookhouse.registry import ModelRegistry
-from cookhouse.settings import TrainingSettings
+from cookhouse.settings import PairLossSettings, TrainingSettings
 from cookhouse.training.clients.client import Connect, ServiceClient, TrainingClient
 from cookhouse.weights.names import find_weights, is_same_renderer, other_format
 
@@ -26,6 +27,9 @@ logger = logging.getLogger(__name__)
 _CLOSE_PATIENCE_SECONDS = 5.0
 BROKEN_PATIENCE_SECONDS = 1.0
 """For the end of a session of a run that broke: maybe nobody is there to hear of it."""
+
+_ENDED = re.compile(r"\bsession\b.{0,60}\bhas ended|is gone with its session|is no longer kept|its result was dropped")
+"""What a service says of a session that it has ended, and of what it then keeps no longer."""
 
 _T = TypeVar("_T")
 SessionStatus = Literal["success", "errored", "interrupted"]
@@ -65,13 +69,15 @@ async def open_session(connect: Connect, spec: SessionSpec) -> TrainingSession:
     """Connect, and make the training client that `spec` asks for.
 
     Raises:
-        InputError: the service refused the model, the checkpoint or the key.
+        InputError: the service refused the model, the checkpoint or the key; or it does not compute the loss over
+            pairs, and torch is not installed.
         ServiceError: it could not be reached, or failed.
     """
     with service_errors("opening a session"):
         service = await connect()
         try:
             await _check_format(service, spec)
+            await _check_pair_loss(service, spec)
             # The SDK opens its session inside the first of these calls and blocks meanwhile: not on the event loop.
             pending = await _in_thread(partial(_submit_client, service, spec))
             context_tokens = await service.context_tokens(spec.settings.model_name)
@@ -90,6 +96,15 @@ async def _check_format(service: ServiceClient, spec: SessionSpec) -> None:
     trained = await ask(find_weights(name, spec.registry).path("training"))
     if trained is not None and not is_same_renderer(trained, settings.renderer_name):
         raise other_format("load_checkpoint_path", name, trained, settings.renderer_name)
+
+
+async def _check_pair_loss(service: ServiceClient, spec: SessionSpec) -> None:
+    """Refuse a loss over pairs that the service leaves to torch, where that is missing."""
+    settings = spec.settings
+    if not isinstance(settings, PairLossSettings) or has_engine(["torch"]):
+        return
+    if settings.pair_loss not in (await service.pair_losses()).names:
+        require_engine(f"pair_loss={settings.pair_loss}, which the service does not compute,", ["torch"])
 
 
 def _submit_client(service: ServiceClient, spec: SessionSpec) -> Awaitable[TrainingClient]:
@@ -134,13 +149,16 @@ async def close_service(
 
 @contextmanager
 def service_errors(doing: str) -> Iterator[None]:
-    """Attribute what the SDK raises: to the caller when the service refused the request, else to the service."""
+    """Attribute what the SDK raises: to the caller when the service refused the request, else to the service. That a
+    session has ended is the service's doing.
+    """
     try:
         yield
     except tinker.RequestFailedError as error:
         reason = _reason(error)
         # A full disk is the caller's to mend, wherever the service keeps its checkpoints; only the text tells it.
         is_callers = error.category == tinker.types.RequestErrorCategory.User or os.strerror(errno.ENOSPC) in reason
+        is_callers = is_callers and _ENDED.search(reason) is None
         raise (InputError if is_callers else ServiceError)(f"{reason} (while {doing})") from error
     except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
         raise InputError(
@@ -148,7 +166,8 @@ def service_errors(doing: str) -> Iterator[None]:
             "set TINKER_API_KEY to one that it knows"
         ) from error
     except (tinker.BadRequestError, tinker.NotFoundError, tinker.UnprocessableEntityError) as error:
-        raise InputError(f"{_detail(error)} (while {doing})") from error
+        is_callers = _ENDED.search(_detail(error)) is None
+        raise (InputError if is_callers else ServiceError)(f"{_detail(error)} (while {doing})") from error
     except tinker.APIConnectionError as error:
         raise ServiceError(
             f"the training service at {error.request.url.host} cannot be reached: {error.message} (while {doing}); "
@@ -156,6 +175,10 @@ def service_errors(doing: str) -> Iterator[None]:
         ) from error
     except tinker.TinkerError as error:
         raise ServiceError(f"the training service failed: {error} (while {doing})") from error
+    except ValueError as error:  # with which the SDK wraps what is said of a future
+        if not isinstance(error.__cause__, tinker.APIStatusError):
+            raise
+        raise ServiceError(f"{_detail(error.__cause__)} (while {doing})") from error
 
 
 def _reason(error: tinker.RequestFailedError) -> str:

@@ -35,13 +35,17 @@ class Watch:
         Raises:
             ServiceError: that is so now.
         """
-        # From the end of the first look without an answer: the process, not the service, may have stood still in it.
+        # From the end of the first look without an answer, and anew where this process stood still: the service may not
+        # have.
         silent_since: float | None = None
+        looked_at = time.monotonic()
         async with httpx.AsyncClient(timeout=_PROBE_SECONDS) as client:
             while True:
                 problem = await self._problem(client)
                 now = time.monotonic()
-                silent_since = None if problem is None else silent_since or now
+                stood_still = now - looked_at > _EVERY_SECONDS + 2 * _PROBE_SECONDS
+                looked_at = now
+                silent_since = None if problem is None else now if stood_still else silent_since or now
                 if silent_since is not None:
                     self._judge(now - silent_since, problem)
                 await self._pause()

@@ -8,6 +8,7 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
+from cookhouse.extras import require_engine
 from cookhouse.naming import OpenSet
 from cookhouse.rl import for_loss
 from cookhouse.telemetry import keys
@@ -72,10 +73,16 @@ class CustomLoss:
     """A differentiable function of the logprobs, computed here, whose gradient by them is sent to the service.
 
     `forward_backward_custom` of the SDK: a forward pass for the logprobs, then a forward and backward pass with weights
-    −∂loss/∂logprob.
+    −∂loss/∂logprob. That takes torch.
+
+    Raises:
+        InputError: torch is not installed.
     """
 
     function: LossFunction
+
+    def __post_init__(self) -> None:
+        require_engine("a loss that is computed here", ["torch"])
 
     def submit(self, client: TrainingClient, work: Work[Any]) -> Awaitable[tinker.ForwardBackwardOutput]:
         return client.forward_backward_custom(list(work.data_D), self.function)

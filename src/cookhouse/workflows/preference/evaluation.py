@@ -29,8 +29,8 @@ from cookhouse.telemetry import Entry, Recording, Telemetry
 from cookhouse.training import SamplingClient, TrainingClient
 from cookhouse.workflows.base.answers import recorded_answer
 from cookhouse.workflows.base.evaluation import record_metrics
-from cookhouse.workflows.preference.custom import pair_logprobs, pair_metrics
 from cookhouse.workflows.preference.dataset import Pair, interleaved
+from cookhouse.workflows.preference.metrics import mean_loss, pair_metrics, pairs_of_logprobs
 from cookhouse.workflows.preference.reference import Reference
 
 _SOURCE = "source"
@@ -230,9 +230,9 @@ def measure_pairs(
     async def read() -> dict[str, float]:
         reference_P2 = await reference.logprobs(pairs)
         outputs = [fields for pending in asked for fields in (await pending).loss_fn_outputs]
-        logprobs_D_T = [fields["logprobs"].to_torch() for fields in outputs]
+        logprobs_D_T = [fields["logprobs"].to_numpy() for fields in outputs]
         loss = PAIR_LOSSES.find(settings.pair_loss)
-        found = pair_logprobs(interleaved(pairs), logprobs_D_T, reference_P2)
-        return pair_metrics(loss, settings, found, float(loss.function(found, settings).mean()))
+        found = pairs_of_logprobs(interleaved(pairs), logprobs_D_T, reference_P2)
+        return pair_metrics(loss, settings, found, mean_loss(loss, settings, found))
 
     return read

@@ -14,7 +14,7 @@ from cookhouse.training.loop.objective import Answered
 from cookhouse.training.work import Work
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.calls import answer_sums, whole_pairs, with_reference
-from cookhouse.workflows.preference.custom import answer_tokens, pair_metrics, pairs_of_sums
+from cookhouse.workflows.preference.metrics import answer_tokens, pair_metrics, pairs_of_sums
 
 
 @dataclass(frozen=True, kw_only=True)

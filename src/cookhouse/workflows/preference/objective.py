@@ -23,12 +23,14 @@ def pair_objective(
 
     Raises:
         UnknownNameError: there is no such loss.
-        InputError: it cannot be imported.
+        InputError: it cannot be imported, or is computed here and torch is not installed.
     """
     found = PAIR_LOSSES.find(settings.pair_loss)
-    loss: CustomPairLoss | FusedPairLoss = CustomPairLoss(loss=found, settings=settings)
+    loss: CustomPairLoss | FusedPairLoss
     if offer is not None and settings.pair_loss in offer.names:
         loss = FusedPairLoss(loss=found, settings=settings, offer=offer, with_logprobs=with_logprobs)
+    else:
+        loss = CustomPairLoss(loss=found, settings=settings)
 
     def metrics(parts: Answered[PairPayload]) -> Mapping[str, float]:
         return {**loss.metrics(parts), **_counts(parts)}

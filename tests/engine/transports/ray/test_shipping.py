@@ -1,5 +1,6 @@
 """Files on their way to a worker and back, without a cluster: what is told where one end is lost meanwhile."""
 
+import hashlib
 import threading
 import zlib
 from pathlib import Path
@@ -40,6 +41,7 @@ class Worker:
         self.told: list[Event] = []
         self.submitted: list[Command] = []
         self.losses: list[str] = []
+        self.sha256: dict[str, str] = {}
         self.is_unwanted = threading.Event()
         self.shipping: Shipping = self._shipping()
 
@@ -75,7 +77,7 @@ class Worker:
         self.shipping.outward(
             SaveSnapshot(command_id="save", account=ACCOUNT, snapshot_id="s", url=folder.absolute().as_uri())
         )
-        saved = Saved(url="worker://w1/ray-1", form="weights", sizes={"a.bin": 4})
+        saved = Saved(url="worker://w1/ray-1", form="weights", sizes={"a.bin": 4}, sha256=self.sha256)
         assert self.shipping.inward(Done(command_id="save", output=saved)) is None
         self.shipping.close()
 
@@ -222,3 +224,13 @@ def test_no_room_in_ray_s_store_fails_what_needs_it(
     assert isinstance(failed, Failed)
     assert failed.failure.kind == "disk"
     assert worker.losses == []
+
+
+def test_a_save_that_has_changed_on_its_way_fails(worker: Worker, tmp_path: Path) -> None:
+    """Would catch a checkpoint whose digest is taken of bytes that nobody saved."""
+    worker.sha256 = {"a.bin": hashlib.sha256(b"1235").hexdigest()}
+    worker.save(tmp_path / "saved")
+    (failed,) = worker.told
+    assert isinstance(failed, Failed)
+    assert failed.failure.kind == "damaged"
+    assert not (tmp_path / "saved").exists()

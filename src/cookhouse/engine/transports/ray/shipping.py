@@ -29,6 +29,7 @@ from cookhouse.engine.contract import (
     SaveSnapshot,
 )
 from cookhouse.engine.contract.urls import shared_folder
+from cookhouse.engine.files.checksums import verify
 from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.transports.child_process import Tell
 from cookhouse.engine.transports.ray.object_cache import ObjectCache
@@ -194,6 +195,7 @@ class Shipping:
                 with new_folder(here) as folder:
                     assert isinstance(done.output, Saved)
                     bring_files(self._actor, there, done.output.sizes, folder)
+                    verify(folder, done.output.sha256)
                     landing.enter_context(self._landing)
                     if self._is_abandoned:
                         raise _AbandonedError

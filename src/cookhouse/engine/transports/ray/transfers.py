@@ -13,6 +13,7 @@ from cookhouse.engine.transports.ray.object_cache import PART_BYTES, ObjectCache
 from cookhouse.engine.transports.ray.worker_files import MAX_FILE_BYTES, Sums, checked_name
 from cookhouse.engine.worker.folders import file_sizes
 from cookhouse.errors import InputError
+from cookhouse.files import make_folder
 
 _MAX_UNDER_WAY = 2
 """Parts of a file that are on their way at a time: one is sent while the next is read."""
@@ -54,7 +55,7 @@ def bring_files(actor: Any, there: str, sizes: Mapping[str, int], folder: Path) 
 def _bring_file(actor: Any, name: str, num_bytes: int, path: Path) -> None:
     if num_bytes > MAX_FILE_BYTES:
         raise InputError(f"{name} has {num_bytes:,} bytes; a file may have {MAX_FILE_BYTES:,}")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, exist_ok=True)
     offsets = deque(range(0, num_bytes, PART_BYTES))
     under_way: deque[Any] = deque()
     with path.open("wb") as file:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cookhouse.engine.worker.folders import MAX_PART_BYTES, file_sizes, is_file_name, read_part
 from cookhouse.errors import InputError
+from cookhouse.files import make_folder
 
 MAX_FILE_BYTES = 2**42
 
@@ -29,7 +30,7 @@ class WorkerFiles:
         if offset < 0 or len(part) > MAX_PART_BYTES or offset + len(part) > MAX_FILE_BYTES:
             raise InputError(f"{len(part):,} bytes at {offset:,} are more than a file of {MAX_FILE_BYTES:,} may have")
         path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)  # never truncated: another part may be in it
         try:
             rest = memoryview(part)

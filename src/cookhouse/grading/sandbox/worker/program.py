@@ -74,8 +74,15 @@ def _free_objects() -> None:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None and not getattr(stream, "closed", False):
+        if stream is not None and not _is_closed(stream):
             stream.flush()
+
+
+def _is_closed(stream: object) -> bool:
+    try:
+        return bool(getattr(stream, "closed", False))
+    except ValueError:  # its buffer was detached, and is another stream's
+        return True
 
 
 def _exit_status(error: SystemExit) -> int:

@@ -1,4 +1,4 @@
-"""SHA-256 of the files of a folder, taken when a checkpoint is saved and compared before it is loaded."""
+"""SHA-256 of the files of a folder, taken when weights are written and compared before they are read."""
 
 import hashlib
 from collections.abc import Mapping
