@@ -51,9 +51,10 @@ test-long: $(VENV)/installed-dev
 chromium:
 	.ci/chromium
 
-# The tests that keep files and databases, under the newest Python that torch has wheels for, in an environment of their
-# own that is removed again (4 GB for minutes where torch is a build with CUDA). Skipped where that Python is missing.
-test-newest:
+# The client, and the tests that keep files and databases, under the newest Python that torch has wheels for, in an
+# environment of their own that is removed again (4 GB for minutes where torch is a build with CUDA). Skipped where that
+# Python is missing.
+test-newest: $(VENV)/installed-dev
 	.ci/newest-python -q $(or $(ARGS),tests/server/store tests/server/checkpoints tests/registry/test_sqlite.py)
 
 # The client, installed alone from a wheel in an environment of its own that is removed again, against a server of this one.

@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from scripts.docs import llms, reference
+from scripts.release.project import repository
 from sphinx.application import Sphinx
 
 from cookhouse.version import __version__
@@ -30,6 +31,13 @@ pygments_dark_style = "github-dark"
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
 html_title = "cookhouse"
+# Links from each page to its source, once the address is known.
+if (_address := repository()) is not None:
+    html_theme_options = {
+        "source_repository": _address,
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
 html_copy_source = True
 html_show_sphinx = False
 html_show_copyright = False

@@ -24,7 +24,8 @@ def main() -> int:
         return _say("refused", found)
     check_files()
     packages = build_packages(ROOT / "dist")
-    found = [fault for package in packages for fault in faults(package)]
+    sources = [name.removeprefix("src/") for name in _git("ls-files", "src").splitlines()]
+    found = [fault for package in packages for fault in faults(package, sources)]
     checker = Path(os.environ["RELEASE_TOOLS"]) / "twine"
     strict = subprocess.run([checker, "check", "--strict", *packages], check=False)
     if strict.returncode:

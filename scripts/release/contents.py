@@ -2,21 +2,13 @@
 
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from cookhouse.engine.instructions import TARGETS
 
 MOST_BYTES = 12 * 10**6
 """Of one package. The index takes 100 MB; whoever installs waits for every one of them."""
-_NEEDED = (
-    "cookhouse/py.typed",
-    "cookhouse/assets/tiny/model.safetensors",
-    "cookhouse/engine/kernels/cpu/lanes.h",
-    "cookhouse/engine/kernels/cpu/attention.cpp",
-    "cookhouse/report/templates/run.html",
-    "cookhouse/view/static/live.js",
-)
 _KERNELS = frozenset(
     f"cookhouse/engine/kernels/cpu/{folder}prebuilt/{name}-{target.name}.so"
     for folder, name in (("", "train"), ("decode/", "decode"))
@@ -25,12 +17,11 @@ _KERNELS = frozenset(
 _FOREIGN = ("tests/", "bench/", "scripts/", "docs/", "examples/")
 
 
-def faults(package: Path) -> Iterator[str]:
-    """What is wrong with a wheel or a source distribution, in words."""
+def faults(package: Path, sources: Collection[str]) -> Iterator[str]:
+    """What is wrong with a wheel or a source distribution, in words. `sources` are the files of the package `cookhouse`."""
     names = _names(package)
-    for name in _NEEDED:
-        if name not in names:
-            yield f"{package.name} has no {name}"
+    for name in sorted(set(sources) - names):
+        yield f"{package.name} has no {name}"
     for name in sorted(names):
         if name.startswith(_FOREIGN) or name.endswith(".pyc"):
             yield f"{package.name} has {name}, which is no part of what is installed"

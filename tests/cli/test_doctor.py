@@ -81,7 +81,8 @@ def test_a_gpu_that_torch_cannot_use_is_told(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(torch.version, "cuda", None)
     found = said()["GPU"]
     assert "is a build for the CPU alone -> install a build with CUDA: uv pip install" in found
-    assert "--torch-backend=auto" in found
+    release = torch.__version__.partition("+")[0]
+    assert f"--reinstall-package torch torch=={release} --torch-backend=auto (with pip: https://" in found
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     assert "finds no GPU -> see what nvidia-smi says" in said()["GPU"]
 
@@ -98,6 +99,19 @@ def test_gigabytes_of_cuda_without_a_gpu_are_told(
     assert finding.found.startswith("none; torch ")
     assert way_out in finding.way_out
     assert bool(finding.way_out) == bool(way_out)
+
+
+def test_the_smaller_build_is_told_before_the_engine_is_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Catches gigabytes of CUDA on a laptop for somebody who follows the command of the line above.
+    monkeypatch.setattr(doctor, "has_engine", lambda *_: False)
+    monkeypatch.setattr(doctor, "_NVIDIA_DRIVER", tmp_path / "version")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = [finding for finding in doctor._findings() if finding.found.startswith("pip brings torch with CUDA")]
+    assert said[0].way_out.partition(" torch ")[2].startswith("--torch-backend=cpu (with pip: https://")
+    (tmp_path / "version").touch()
+    assert not any("CUDA" in finding.found for finding in doctor._findings())
 
 
 def test_kernels_of_the_wheel_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,9 @@ def _findings() -> Iterator[Finding]:
         yield _gpu()
     else:
         yield Finding(about="engine", found="not installed: runs train at a service", way_out=install_command("engine"))
+        if not _has_nvidia_driver():
+            found = "pip brings torch with CUDA, of gigabytes, and there is no GPU"
+            yield Finding(about="", found=found, way_out=f"first a build for the CPU: {_torch_command('cpu')}")
     yield _memory()
     yield _disk(Path.cwd())
     yield _service()
@@ -143,7 +146,7 @@ def _gpu() -> Finding:
     if torch.cuda.is_available():
         found = "; ".join(_gpu_in_words(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count()))
         return Finding(about="GPU", found=found)
-    has_driver = _NVIDIA_DRIVER.exists() or shutil.which("nvidia-smi") is not None
+    has_driver = _has_nvidia_driver()
     if torch.version.cuda is None:
         if not has_driver:
             return Finding(about="GPU", found=f"none; torch {torch.__version__} computes on the CPU alone")
@@ -159,9 +162,16 @@ def _gpu() -> Finding:
     )
 
 
+def _has_nvidia_driver() -> bool:
+    return _NVIDIA_DRIVER.exists() or shutil.which("nvidia-smi") is not None
+
+
 def _torch_command(backend: str) -> str:
-    """How to exchange torch; pip would have to be told the address of an index."""
-    command = f"uv pip install --python {sys.executable} --reinstall torch --torch-backend={backend}"
+    """How to get a build of torch, of the same release where there is one; pip would have to be told the address of an
+    index.
+    """
+    torch = f"--reinstall-package torch torch=={version('torch').partition('+')[0]}" if has_engine(["torch"]) else "torch"
+    command = f"uv pip install --python {sys.executable} {torch} --torch-backend={backend}"
     return f"{command} (with pip: https://pytorch.org/get-started/locally)"
 
 
