@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-# Rounded, of torch 2.14 for Linux on x86-64: what is downloaded, and what that takes unpacked.
+# Rounded, of torch 2.13 for Linux on x86-64: what is downloaded, and what that takes unpacked.
 _CUDA = "2.7 GB to download, 5 GB on disk"
 _CPU = "0.2 GB to download, 0.8 GB on disk"
 

@@ -1,8 +1,8 @@
 """A release, up to what would be uploaded: `make release`.
 
 Refuses a tree that is not committed, a version that the changelog has no section of, and one that is tagged elsewhere.
-Then it builds the packages into dist/, checks them, and says what is missing and what would be done. Nothing leaves this
-machine.
+Then it builds the packages into dist/, checks them, and says what is missing and what would be done. Nothing leaves
+this machine.
 """
 
 import hashlib
@@ -11,11 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cookhouse.version import __version__
 from scripts.release.contents import faults
 from scripts.release.machinery import check_files
 from scripts.release.project import ROOT, changes, repository
 from scripts.release.wheels import build_packages
+
+from cookhouse.version import __version__
 
 
 def main() -> int:

@@ -1,9 +1,9 @@
-"""The packages of a release: a source distribution, a wheel for every machine, and one with kernels for Linux on x86-64.
+"""The packages of a release: a source distribution, a wheel for every machine, one with kernels for Linux on x86-64.
 
     python -m scripts.release.wheels dist        # with the tools of `make build/release-venv/installed`
 
-The wheel is built from the source distribution. The one for Linux is the same with the kernels, compiled by the modules in
-it, so that they are what these would build at first use.
+The wheel is built from the source distribution. The one for Linux is the same with the kernels, compiled by the modules
+in it, so that they are what these would build at first use.
 """
 
 import os

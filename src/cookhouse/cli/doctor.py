@@ -170,7 +170,9 @@ def _torch_command(backend: str) -> str:
     """How to get a build of torch, of the same release where there is one; pip would have to be told the address of an
     index.
     """
-    torch = f"--reinstall-package torch torch=={version('torch').partition('+')[0]}" if has_engine(["torch"]) else "torch"
+    torch = (
+        f"--reinstall-package torch torch=={version('torch').partition('+')[0]}" if has_engine(["torch"]) else "torch"
+    )
     command = f"uv pip install --python {sys.executable} {torch} --torch-backend={backend}"
     return f"{command} (with pip: https://pytorch.org/get-started/locally)"
 
