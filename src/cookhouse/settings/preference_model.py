@@ -73,7 +73,7 @@ class TournamentSettings(EnvironmentSettings, JudgeSettings):
 
     dataset_path: str | None = chz.field(
         default=None,
-        doc="Prompts: a file, a folder, a hub id or a known name. Preferences and comparisons give their prompts.",
+        doc="Prompts: a file, folder, hub id or known name. Preferences and comparisons give their prompts.",
         metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(

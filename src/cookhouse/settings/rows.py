@@ -41,7 +41,7 @@ class RowSettings(ModelSettings, ShrinkSettings):
 
     dataset_path: str | None = chz.field(
         default=None,
-        doc="Training data: a file, a folder, a hub id or a known name. JSONL, JSON, CSV or Parquet; a hub id "
+        doc="Training data: a file, folder, hub id or known name. JSONL, JSON, CSV or Parquet; a hub id "
         "may end in #SPLIT or #CONFIG/SPLIT; module:NAME or file.py:NAME; several separated by commas.",
         metadata=facts(aliases=("dataset",)),
     )
