@@ -73,7 +73,7 @@ class FolderSettings:
     )
     base_url: str | None = chz.field(
         default=None,
-        doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine.",
+        doc="Address of the training service; default: TINKER_BASE_URL, else the local engine.",
         metadata=facts(free_on_resume=True),
     )
     registry: str | None = chz.field(

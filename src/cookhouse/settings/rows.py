@@ -63,7 +63,7 @@ class RowSettings(ModelSettings, ShrinkSettings):
         metadata=facts(free_on_resume=True),
     )
     max_length: int = chz.field(
-        default=32768, doc="Tokens per example, at most; longer ones lose their end.", validator=at_least(1)
+        default=32768, doc="Tokens per example, at most; longer ones are truncated.", validator=at_least(1)
     )
     eval_max_tokens: int = chz.field(
         default=64,
