@@ -1,6 +1,6 @@
 """What overlap of rollouts and training is worth: `rl_basic` in step, streamed in minibatches, and two steps ahead.
 
-Modes differ in their settings alone. On the embedded engine both sides of the overlap share the cores, so little can be
+Modes differ in their settings alone. On the local engine both sides of the overlap share the cores, so little can be
 gained. On a service that samples elsewhere, simulated here on a clock of its own, rollouts take 1 to 30 seconds with a
 heavy tail (Pareto, exponent 1.2, seeded) and training six. A mode is timed from its start to its last answer.
 
@@ -169,7 +169,7 @@ def measure_simulated(folder: Path) -> dict[str, float]:
 def main() -> None:
     """Measure both services and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=8, help="steps of each mode on the embedded engine, in each round")
+    parser.add_argument("--steps", type=int, default=8, help="steps of each mode on the local engine, in each round")
     parser.add_argument("--rounds", type=int, default=2, help="times that the modes take turns there")
     options = parse_options(parser)
     os.environ["TINKER_TELEMETRY"] = "0"

@@ -46,7 +46,7 @@ def test_with_a_key_alone_describe_shows_what_came_in_the_place_of_the_published
 
 
 def test_help_shows_both_sets(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "[default: 32 for cookhouse/tiny, else 256 (published)]" in say(capsys, "run", "dpo", "--help")
+    assert "[default: 32 for cookhouse/tiny, else 256 (published)]" in say(capsys, "run", "dpo", "--help-all")
 
 
 def test_dry_run_and_run_say_it_in_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

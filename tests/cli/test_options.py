@@ -9,7 +9,8 @@ import pytest
 import typer
 
 from cookhouse.cli import main
-from cookhouse.cli.options import Layers, layers_of, recipe_command
+from cookhouse.cli.help import in_short
+from cookhouse.cli.options import MOST_USED_SETTINGS, Layers, layers_of, recipe_command
 from cookhouse.errors import InputError
 from cookhouse.recipes import config_fields, every_recipe, find_recipe, settle
 
@@ -82,7 +83,7 @@ def test_other_systems_names_are_flags_too() -> None:
 
 def test_help_names_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["run", "supervised", "--help"])
+        main(["run", "supervised", "--help-all"])
     text = "".join(capsys.readouterr().out.split())  # a line may end behind a hyphen
     for field in config_fields(find_recipe("supervised")):
         assert f"--{field.name.replace('_', '-')}" in text
@@ -93,7 +94,7 @@ def test_help_names_every_setting_with_its_default(capsys: pytest.CaptureFixture
 def groups(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, list[str]]:
     """The flags in each group of a help, in their order."""
     with pytest.raises(SystemExit):
-        main([*words, "--help"])
+        main([*words, "--help-all"])
     found: dict[str, list[str]] = {}
     for line in capsys.readouterr().out.splitlines():
         if re.fullmatch(r"[A-Z].*:", line):
@@ -108,13 +109,28 @@ def test_help_has_what_matters_first_and_the_rest_in_groups(capsys: pytest.Captu
     told = groups(capsys, "run", "supervised")
     assert list(told)[:2] == ["Arguments", "Most used"]
     assert list(told)[-3:] == ["Run", "Other names", "Options of the command"]
-    most_used = ["model-name", "dataset-path", "test-path", "batch-size", "learning-rate", "lora-rank", "num-epochs"]
-    assert told["Most used"] == [*most_used, "max-steps", "eval-every", "log-path"]
-    assert "lr-schedule" in told["Optimizer"]
-    assert "save-every" in told["Steps and checkpoints"]
+    assert told["Most used"][:3] == ["model-name", "dataset-path", "test-path"]
+    assert told["Most used"][-2:] == ["seed", "log-path"]
+    assert "weight-decay" in told["Optimizer"]
+    assert "pause-at-step" in told["Steps and checkpoints"]
     assert "dry-run" in told["Options of the command"]
     assert "lr" in told["Other names"]
     assert {"env", "group-size"} <= set(groups(capsys, "run", "rl")["Most used"])
+
+
+def test_the_short_help_is_short(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a first sentence of a setting that most people set that is too long to be read in passing."""
+    assert len(MOST_USED_SETTINGS) == 30
+    for recipe in every_recipe():
+        for field in config_fields(recipe):
+            if field.name in MOST_USED_SETTINGS:
+                assert len(in_short(field.doc).split()) <= 12, (recipe.name, field.name, in_short(field.doc))
+    with pytest.raises(SystemExit):
+        main(["run", "supervised", "--help"])
+    told = capsys.readouterr().out
+    assert "--lr-schedule" in told
+    assert "--weight-decay" not in told
+    assert re.search(r"\d+ more settings: .*run supervised --help-all", told)
 
 
 OWN = """

@@ -77,7 +77,7 @@ def test_evaluation_takes_a_beginning_of_a_name_and_any_name_of_another_address(
     from cookhouse.cli.evaluate import eval_command
 
     command = eval_command()
-    given = {"config": None, "dry_run": True, "adapters": None, "verbose": False, "log_level": None}
+    given = {"config": None, "dry_run": True, "adapters": None, "verbose": False, "log_level": None, "help_all": False}
     command(settings=["gard", "org/a"], **given)
     command(settings=["any", "openai_base_url=http://x"], **given)
     command(settings=["any"], openai_base_url="http://x", **given)

@@ -1,4 +1,4 @@
-"""Every block of code in the pages does what its page says, on the embedded engine."""
+"""Every block of code in the pages does what its page says, on the local engine."""
 
 import gc
 import os

@@ -18,5 +18,9 @@ def test_the_table_of_recipes_has_every_recipe() -> None:
 def test_what_a_newcomer_asks_is_on_the_first_screen() -> None:
     # Catches a command, the GPU or the other cookbook's users pushed below what one sees without scrolling.
     first_screen = "\n".join(README.splitlines()[:32])
-    for text in ("make run", 'pip install -e ".[engine]"', "NVIDIA GPU", "3.11", "from-tinker-cookbook.md"):
+    for text in ("make run", 'pip install "cookhouse[engine]"', "NVIDIA GPU", "3.11", "from-tinker-cookbook.md"):
         assert text in first_screen, text
+
+
+def test_it_is_short() -> None:
+    assert len(README.split()) <= 1000

@@ -203,9 +203,9 @@ def cookhouse(tmp_path: Path) -> Iterator[Cookhouse]:
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reference"]:
-    """One uninterrupted small run on the embedded engine: what it printed, and its folder."""
+    """One uninterrupted small run on the local engine: what it printed, and its folder."""
     command = Cookhouse(tmp_path_factory.mktemp("reference"))
-    # Behind a proxy, where nobody answers: what goes to the embedded engine must not go there.
+    # Behind a proxy, where nobody answers: what goes to the local engine must not go there.
     done = command.supervised("log_path=reference", env={"HTTP_PROXY": "http://127.0.0.1:9"})
     yield Reference(command.folder / "reference", done.stdout, done.stderr)
     command.close()

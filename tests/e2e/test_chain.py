@@ -1,6 +1,6 @@
-"""One run after another on the embedded engine, each with a server of its own: the second begins where the first ended.
+"""One run after another on the local engine, each with a server of its own: the second begins where the first ended.
 
-Run from Python, where the embedded engine starts as it does for the command line.
+Run from Python, where the local engine starts as it does for the command line.
 """
 
 import json
@@ -41,7 +41,7 @@ def test_supervised_goes_on_from_the_weights_of_a_run(by: str, cookhouse: Cookho
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert "no TINKER_API_KEY or TINKER_BASE_URL: computing on this machine, with the embedded engine" in lines
+    assert "no TINKER_API_KEY or TINKER_BASE_URL: running on this machine with the local engine" in lines
     assert any(line.startswith("step 1/1  loss") for line in lines), "Python sees less progress than a terminal"
     assert lines[-1] == "result: 1"
     assert read_metrics(second / "metrics.jsonl")[0]["test/nll"] == last_metrics(reference.folder)["test/nll"]

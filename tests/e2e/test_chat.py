@@ -26,7 +26,7 @@ def test_one_engine_answers_a_whole_conversation(cookhouse: Cookhouse, reference
     assert done.returncode == 0, done.stderr
     first, second, other, again = done.stdout.splitlines()
     assert first == second == again != other
-    assert done.stderr.count("starting the embedded engine") == 1
+    assert done.stderr.count("starting the local engine") == 1
     whole = cookhouse.run("sample", run, question)
     assert whole.stdout.splitlines() == [first]
     (row,) = [json.loads(line) for line in (cookhouse.folder / "c.jsonl").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Distillation on the embedded engine."""
+"""Distillation on the local engine."""
 
 import json
 import signal

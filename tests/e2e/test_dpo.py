@@ -1,4 +1,4 @@
-"""`cookhouse run dpo` on the embedded engine."""
+"""`cookhouse run dpo` on the local engine."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Everything that names weights is evaluated, on the embedded engine, and by OpenAI's protocol as by the SDK."""
+"""Everything that names weights is evaluated, on the local engine, and by OpenAI's protocol as by the SDK."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The playground of the live page over the embedded engine."""
+"""The playground of the live page over the local engine."""
 
 import fcntl
 import json
@@ -69,7 +69,7 @@ def test_a_run_and_its_base_model_answer_side_by_side(
             drawn = [asked(client, *names, temperature=1.0, seed=5)[0] for names in (("learned",), ("learned",) * 2)]
             assert [ids(side) for side in drawn[1]] == [ids(drawn[0][0])] * 2
             starts = [event for event in events if event["type"] == "note"]
-            assert any("starting the embedded engine" in event["text"] for event in starts)
+            assert any("starting the local engine" in event["text"] for event in starts)
     assert contents(run) == before
     assert not cookhouse.servers()
 

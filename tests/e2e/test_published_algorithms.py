@@ -1,4 +1,4 @@
-"""Published algorithms learn on the embedded engine, by the settings of their page."""
+"""Published algorithms learn on the local engine, by the settings of their page."""
 
 import re
 import shlex

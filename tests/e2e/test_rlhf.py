@@ -1,4 +1,4 @@
-"""`cookhouse run rlhf` on the embedded engine, as it is without any setting."""
+"""`cookhouse run rlhf` on the local engine, as it is without any setting."""
 
 import json
 import signal

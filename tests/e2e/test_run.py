@@ -1,4 +1,4 @@
-"""`cookhouse run supervised` from the first word to the next command, on the embedded engine."""
+"""`cookhouse run supervised` from the first word to the next command, on the local engine."""
 
 import json
 import os
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_run_reports_before_and_after_and_what_to_type_next(reference: Reference) -> None:
     out = reference.stdout
-    assert "no TINKER_API_KEY or TINKER_BASE_URL: computing on this machine, with the embedded engine" in out
+    assert "no TINKER_API_KEY or TINKER_BASE_URL: running on this machine with the local engine" in out
     assert f"step {STEPS}/{STEPS}  loss" in out
     assert "\x1b" not in out, "a pipe gets plain lines"
     assert "\r" not in out

@@ -47,7 +47,7 @@ def problems(path: Path) -> str:
 async def planned_and_used(recipe: str, config: dict[str, Any], tmp_path: Path, kind: str) -> tuple[str, float, float]:
     whole = {**ALONE, **config, "log_path": str(tmp_path / "run")}
     plan = await asyncio.to_thread(dry_run, recipe, whole, adapters=Adapters(service=FakeService().connect))
-    said = plan.facts["to be sent"]
+    said = plan.facts["usage"]
     result = await run_async(recipe, whole, adapters=Adapters(service=HostedFake().connect, sinks=[]))
     assert result.summary.usage is not None
     assert plan.facts["steps"].startswith(f"{result.summary.num_steps:,} in all")

@@ -179,7 +179,7 @@ def test_a_store_that_fails_at_the_end_leaves_a_whole_run(tmp_path: Path) -> Non
     [
         ({"artifact_store": "s4://bucket"}, Adapters.noop(sinks=[]), "unknown scheme of a blob store 's4'"),
         ({"log_path": "runs/.hidden"}, Adapters.noop(sinks=[]), "is no key of a blob"),
-        ({"base_url": "http://a:1"}, Adapters.local(sinks=[]), "choose the embedded engine, and base_url=http://a:1"),
+        ({"base_url": "http://a:1"}, Adapters.local(sinks=[]), "choose the local engine, and base_url=http://a:1"),
         ({}, Adapters.hosted(sinks=[]), "no key for the hosted service; set TINKER_API_KEY"),
         (
             {"base_url": "http://b:1"},

@@ -220,7 +220,7 @@ CASES = {
 
 
 class Counted:
-    """A service in memory, and an embedded engine that nobody may start."""
+    """A service in memory, and a local engine that nobody may start."""
 
     def __init__(self) -> None:
         self.num_opened = 0

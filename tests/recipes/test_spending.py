@@ -50,11 +50,11 @@ async def test_tokens_of_conversations_are_known_before_exactly(
     plan = await in_thread(config)
     result = await run_async("supervised", config, adapters=adapters(HostedFake(), told))
     assert result.summary.usage == {"trained_tokens": trained(tmp_path / "run")}
-    assert plan["to be sent"] == f"{trained(tmp_path / 'run'):,} tokens trained; on top: evaluations"
+    assert plan["usage"] == f"{trained(tmp_path / 'run'):,} tokens trained; on top: evaluations"
     cost = f"{trained(tmp_path / 'run') * 2 / 1e6:,.6g}, by train 2, sample 2, prefill 2 per million"
     assert (plan["cost"], result.summary.cost) == (f"{cost}; on top: evaluations", cost)
     notes = [event.text["text"] for event in told.all if event.name == events.DATA_NOTE]
-    assert f"to be sent: {plan['to be sent']}" in notes
+    assert f"usage: {plan['usage']}" in notes
 
 
 async def in_thread(config: Any, recipe: str = "supervised") -> dict[str, str]:
@@ -73,7 +73,7 @@ async def test_of_rollouts_the_most_is_known(tmp_path: Path) -> None:
         {**config, "log_path": str(tmp_path / "run"), "price_per_million": "sample:1e6"}, "rl_basic"
     )
     said = "at most 240 tokens sampled (4 steps × 2 groups × 3 rollouts × 10 tokens"
-    assert facts["to be sent"].startswith(said)
+    assert facts["usage"].startswith(said)
     on_top = "on top: prompts, and training on these with what was sampled; evaluations"
     assert facts["cost"] == f"at most 240, by sample 1e+06 per million; {on_top}"
 

@@ -273,7 +273,7 @@ async def test_a_plan_of_streamed_data_marks_its_estimates(
     config = make_config(dataset_path=str(conversations("many.jsonl", 100)), log_path=None)
     plan = await asyncio.to_thread(dry_run, "supervised", config)
     assert plan.facts["conversations"] == "100 to train on, 4 held out"
-    assert plan.facts["examples"] == "about 100, of which 0 lose their end"
+    assert plan.facts["examples"] == "about 100, of which 0 are truncated"
     assert plan.facts["estimated from"] == "16 rows"
     assert plan.previews
 

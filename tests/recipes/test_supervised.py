@@ -203,12 +203,12 @@ async def test_rows_longer_than_the_model_are_cut_before_they_are_sent(
     config = make_config(dataset_path=str(long_rows), test_path=str(long_rows), eval_max_tokens=2040, log_path=None)
     plan = await asyncio.to_thread(dry_run, "supervised", config)
     assert plan.notes == [
-        "2 of 5 examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
+        "2 of 5 examples are truncated: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
         "batch_size=4 makes 2 steps of 4 examples, which teach little; a smaller batch_size, or more num_epochs, gives "
         "more",
         f"1 of 5 examples have no trained token and are left out; the first is {long_rows}:5, cut from "
         "3012 to 2048 tokens",
-        "2 of 5 held-out examples lose their end: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
+        "2 of 5 held-out examples are truncated: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
         "1 of 5 held-out conversations are not answered in evaluations, since their prompts leave no room: the model "
         "takes 2,048 tokens in all",
         "4 of 5 held-out conversations are answered with fewer than 2040 tokens: the model takes 2,048 tokens in all",
@@ -535,7 +535,7 @@ def test_dry_run_counts_and_makes_nothing(make_config: MakeConfig, tmp_path: Pat
     plan = dry_run("sl_basic", make_config())
     assert plan.facts["conversations"] == "12 to train on, 4 held out"
     assert plan.facts["steps"] == "6 in all, 3 per epoch"
-    assert plan.facts["adapter"].endswith("MB with gradient and moments")
+    assert plan.facts["adapter"].endswith("MB with gradient and optimizer state")
     assert [text for text, is_trained in plan.previews[0] if is_trained] == ["0 is said<|im_end|>"]
     assert sorted(tmp_path.iterdir()) == before
 
@@ -544,7 +544,7 @@ def test_dry_run_names_the_fields_that_are_not_read(make_config: MakeConfig, tmp
     # Catches a misspelled field that nobody would miss.
     (tmp_path / "rows.jsonl").write_text('{"prompt": "q", "completion": "a", "sytem": "s", "id": 3, "note": ""}\n')
     plan = dry_run("supervised", make_config(dataset_path=str(tmp_path / "rows.jsonl")))
-    assert plan.facts["fields not read"] == "id, sytem"
+    assert plan.facts["unused fields"] == "id, sytem"
 
 
 def test_dry_run_refuses_the_folder_that_a_run_would_refuse(make_config: MakeConfig, tmp_path: Path) -> None:

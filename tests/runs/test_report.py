@@ -173,7 +173,7 @@ LAUNCH = {
     "ended_at": "2026-05-01T12:00:20+00:00",
     "status": "finished",
     "machine": {"host": "h", "processor": "AMD EPYC 7R13", "cores": 2, "memory_bytes": None, "gpus": []},
-    "service": "the embedded engine: CPU, 2 threads, float32",
+    "service": "the local engine: CPU, 2 threads, float32",
 }
 
 
@@ -186,7 +186,7 @@ def sat(folder: Path, **changes: Any) -> Path:
     ("changes", "place"),
     [
         ({}, "in 20 s, on 2 cores of an AMD EPYC 7R13, fp32"),
-        ({"service": "the embedded engine: NVIDIA H100, bfloat16"}, "in 20 s, on an NVIDIA H100, bf16"),
+        ({"service": "the local engine: NVIDIA H100, bfloat16"}, "in 20 s, on an NVIDIA H100, bf16"),
         ({"service": "training at https://there"}, "in 20 s, training at https://there"),
         ({"service": None}, "in 20 s"),
     ],

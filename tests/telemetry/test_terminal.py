@@ -199,13 +199,13 @@ def test_a_fact_stands_below_itself_behind_its_label(width: int) -> None:
     """Catches lines that go on at the edge of the terminal, below the labels."""
     fact = "at most 6,144 tokens sampled, and evaluations on top of that"
     console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
-    say_fact(console, "  to be sent    ", fact)
+    say_fact(console, "  usage         ", fact)
     assert isinstance(console.file, io.StringIO)
     first, *others = console.file.getvalue().splitlines()
     assert bool(others) is (width < 77)
-    assert first.startswith("  to be sent     at most")
+    assert first.startswith("  usage          at most")
     assert all(line.startswith(" " * 17) and len(line) <= width and line[17] != " " for line in others)
-    assert " ".join(" ".join([first, *others]).split()) == f"to be sent {fact}"
+    assert " ".join(" ".join([first, *others]).split()) == f"usage {fact}"
 
 
 def test_a_path_behind_a_label_is_whole_where_a_line_holds_it() -> None:

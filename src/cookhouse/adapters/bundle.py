@@ -56,7 +56,7 @@ class Adapters:
 
     @classmethod
     def local(cls, **ports: Any) -> "Adapters":
-        """Everything on this machine: the embedded engine, whatever the environment names; and what is given.
+        """Everything on this machine: the local engine, whatever the environment names; and what is given.
 
         Raises:
             UnknownNameError: there is no such port.

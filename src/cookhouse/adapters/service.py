@@ -27,7 +27,7 @@ class EmbeddedEngine:
 
 Service: TypeAlias = "Connect | ServiceAddress | EmbeddedEngine | None"
 """Opens a connection to the training service; awaited once the data has been read. None: the one that settings and
-environment name, else the embedded engine.
+environment name, else the local engine.
 """
 
 

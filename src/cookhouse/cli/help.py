@@ -13,7 +13,7 @@ MOST_USED = "Most used"
 OWN = "Of this recipe"
 OTHER_NAMES = "Other names"
 COMMAND = "Options of the command"
-_FIRST = (MOST_USED, OWN)
+_FIRST = ("Arguments", MOST_USED, OWN)
 _LAST = ("Run", OTHER_NAMES, COMMAND)
 
 _WHOLE = 1000
@@ -86,20 +86,47 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose options say by `rich_help_panel` which group of the help they stand in; COMMAND without it."""
+    """A command whose options say by `rich_help_panel` which group of the help they stand in; COMMAND without it.
+
+    `--help` has what most people set, of each the first sentence; `--help-all` has all.
+    """
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *_FIRST)}
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _FIRST}
         for parameter in self.get_params(ctx):
             is_argument = parameter.param_type_name == "argument"
             group = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or COMMAND
             if (record := parameter.get_help_record(ctx)) is not None:
                 groups.setdefault(group, []).append(record)
         last = {name: groups.pop(name, []) for name in _LAST}
+        is_whole = ctx.meta.get(_HELP_ALL_KEY, False)
         for name, records in (groups | last).items():
-            if records:
+            if records and (is_whole or name in (*_FIRST, COMMAND)):
                 with formatter.section(name):
-                    formatter.write_dl(records)
+                    formatter.write_dl([(flags, text if is_whole else in_short(text)) for flags, text in records])
+        num_left_out = sum(len(records) for name, records in (groups | last).items() if name not in (*_FIRST, COMMAND))
+        if num_left_out and not is_whole:
+            formatter.write_paragraph()
+            formatter.write_text(f"{num_left_out} more settings: {ctx.command_path} --help-all")
+
+
+def in_short(text: str) -> str:
+    """The first sentence of an option's help, and of its default what holds first."""
+    told, has_default, default = text.partition(" [default: ")
+    sentence = told.partition(". ")[0].removesuffix(".") + "."
+    first, has_more, _ = default.removesuffix("]").partition(", ")
+    return f"{sentence} [default: {first}{', ...' if has_more else ''}]" if has_default else sentence
+
+
+def _show_all(context: typer.Context, is_asked: bool) -> None:
+    if is_asked:
+        context.meta[_HELP_ALL_KEY] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+_HELP_ALL_KEY = "cookhouse.help-all"
+HELP_ALL_OPTION = typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all settings, and exit.")
 
 
 class WholeSentences(TyperGroup):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from cookhouse.cli.help import MOST_USED, OTHER_NAMES, OWN
+from cookhouse.cli.help import HELP_ALL_OPTION, MOST_USED, OTHER_NAMES, OWN
 from cookhouse.cli.verbosity import LEVEL_OPTION, VERBOSE_OPTION, Level
 from cookhouse.errors import InputError
 from cookhouse.recipes import TYPED, ConfigField, Recipe, aliases_of, config_fields, read_config_file
@@ -26,12 +26,13 @@ _SHORT_FLAGS = {
 }
 """Further spellings of the flags that one types most."""
 
-_MOST_USED = (
-    *("model_name", "weights", "env", "dataset_path", "test_path", "teacher_model", "benchmark", "batch_size"),
-    *("group_size", "groups_per_batch", "max_tokens", "learning_rate", "lora_rank", "num_epochs", "max_steps"),
-    *("eval_every", "limit", "log_path"),
+MOST_USED_SETTINGS = (
+    *("model_name", "weights", "env", "dataset_path", "test_path", "eval_fraction", "columns", "teacher_model"),
+    *("benchmark", "batch_size", "group_size", "max_length", "max_tokens", "temperature", "loss_fn", "learning_rate"),
+    *("lr_schedule", "lora_rank", "load_checkpoint_path", "num_epochs", "max_steps", "max_minutes", "save_every"),
+    *("eval_every", "num_eval", "evaluators", "keep_best", "limit", "seed", "log_path"),
 )
-"""Settings that stand first in the help of a recipe that has them."""
+"""What most people set: `--help` has these alone, `--help-all` has these first."""
 
 _SPELLED = {spelling for spellings in _SHORT_FLAGS.values() for spelling in spellings}
 
@@ -65,8 +66,9 @@ def recipe_command(recipe: Recipe[Any], execute: Execute, read_words: ReadWords 
         config: list[Path] | None,
         dry_run: bool,
         adapters: str | None,
-        verbose: bool,  # noqa: ARG001  the callbacks of both have set the level
+        verbose: bool,  # noqa: ARG001  the callbacks of this and of the next two have done what they ask
         log_level: Level | None,  # noqa: ARG001
+        help_all: bool,  # noqa: ARG001
         **flags: str | None,
     ) -> None:
         words, named = (settings or (), {}) if read_words is None else read_words(settings or (), flags)
@@ -86,6 +88,7 @@ def recipe_command(recipe: Recipe[Any], execute: Execute, read_words: ReadWords 
         _parameter("dry_run", bool, _DRY_RUN_OPTION, False),
         _parameter("verbose", bool, VERBOSE_OPTION, False),
         _parameter("log_level", Level | None, LEVEL_OPTION, None),
+        _parameter("help_all", bool, HELP_ALL_OPTION, False),
     ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -95,7 +98,7 @@ def recipe_command(recipe: Recipe[Any], execute: Execute, read_words: ReadWords 
 
 def _most_used_first(fields: Sequence[ConfigField]) -> list[ConfigField]:
     """The most used ones in their order, then the others in theirs."""
-    places = {name: place for place, name in enumerate(_MOST_USED)}
+    places = {name: place for place, name in enumerate(MOST_USED_SETTINGS)}
     return sorted(fields, key=lambda field: places.get(field.name, len(places)))
 
 
@@ -148,7 +151,7 @@ def _choices(annotation: Any) -> list[str]:
 _ADAPTERS_OPTION = typer.Option(
     "--adapters",
     metavar="NAME",
-    help="What the run needs from outside: local (the embedded engine), hosted, noop (everything made up), or your own "
+    help="What the run needs from outside: local (the local engine), hosted, noop (everything made up), or your own "
     "cookhouse.Adapters, or a function that makes them, as module:NAME or file.py:NAME. The ports that they fill "
     "replace the command line's, such as its sinks.",
 )
@@ -178,7 +181,7 @@ def _option(field: ConfigField) -> Any:
         *_SHORT_FLAGS.get(field.name, ()),
         help=field.doc if not field.default else f"{field.doc} [default: {field.default}]",
         metavar=_metavar(field.type),
-        rich_help_panel=MOST_USED if field.name in _MOST_USED else field.group or OWN,
+        rich_help_panel=MOST_USED if field.name in MOST_USED_SETTINGS else field.group or OWN,
         show_default=False,
     )
 

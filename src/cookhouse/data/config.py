@@ -34,7 +34,7 @@ class ConversationsConfig:
     renderer_name: str | None = chz.field(default=None, doc="Chat format; default: the model's own.")
     force_renderer: bool = chz.field(default=False, doc="Take a renderer that does not fit the model.")
     train_on_what: str = chz.field(default="all_assistant_messages", doc="Which messages carry loss.")
-    max_length: int = chz.field(default=32768, doc="Tokens kept of each example; longer ones lose their end.")
+    max_length: int = chz.field(default=32768, doc="Tokens per example, at most; longer ones are truncated.")
     batch_size: int = chz.field(default=32, doc="Examples in a batch.")
     reduction: Reduction = chz.field(default="none", doc="mean: weights of an example sum to 1; none: each is 1.")
     n_train_samples: int | None = chz.field(

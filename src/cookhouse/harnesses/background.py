@@ -18,7 +18,7 @@ _NO_DRAW = Draw(max_tokens=1, temperature=0.0, top_p=1.0, seed=0)
 
 
 class BackgroundWeights:
-    """Opened when they are first asked for, and closed by `close` or when the program ends: an embedded engine is
+    """Opened when they are first asked for, and closed by `close` or when the program ends: a local engine is
     started once and stopped.
     """
 

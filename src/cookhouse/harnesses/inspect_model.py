@@ -12,7 +12,7 @@ from cookhouse.harnesses.background import BackgroundWeights
 
 
 class CookhouseModel(SampledModel):
-    """Opens the weights when it is first asked, on the configured service or on an embedded engine."""
+    """Opens the weights when it is first asked, on the configured service or on a local engine."""
 
     def __init__(
         self,
@@ -47,5 +47,5 @@ class CookhouseModel(SampledModel):
         return await asyncio.wrap_future(self._background.submit(super().sample(asked, prompt, params, config)))
 
     async def aclose(self) -> None:
-        """Stop the embedded engine, if one was started; the end of the program does so, too."""
+        """Stop the local engine, if one was started; the end of the program does so, too."""
         await asyncio.to_thread(self._background.close)

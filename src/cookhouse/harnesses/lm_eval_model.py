@@ -73,7 +73,7 @@ class CookhouseLM(TemplateLM):
         self._seed = seed
 
     def close(self) -> None:
-        """Stop the embedded engine, if one was started; the end of the program does so, too."""
+        """Stop the local engine, if one was started; the end of the program does so, too."""
         self._background.close()
 
     @property

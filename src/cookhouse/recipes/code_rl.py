@@ -53,10 +53,12 @@ class Config(ReinforcementSettings):
     """Settings of the recipe."""
 
     model_name: str = published_model("meta-llama/Llama-3.1-8B-Instruct")
-    env: _Env = computed(by_model(embedded="python_functions", published="deepcoder"), _Env, "Problems.")
+    env: _Env = computed(
+        by_model(embedded="python_functions", published="deepcoder"), _Env, "Set of problems, by name."
+    )
     dataset_path: str | None = chz.field(
         default=None,
-        doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub.",
+        doc="JSONL of training problems; default: bundled, or from the hub.",
         metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(

@@ -30,14 +30,14 @@ class Config(ReinforcementSettings, GradingSettings):
     """Settings of the recipe."""
 
     model_name: str = published_model("meta-llama/Llama-3.1-8B-Instruct")
-    env: _Env = computed(by_model(embedded="arithmetic", published="gsm8k"), _Env, "Problems.")
+    env: _Env = computed(by_model(embedded="arithmetic", published="gsm8k"), _Env, "Set of problems, by name.")
     dataset_path: str | None = chz.field(
         default=None,
-        doc="JSONL with the fields of the problems to train on; default: bundled, or from the hub.",
+        doc="JSONL of training problems; default: bundled, or from the hub.",
         metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
-        default=None, doc="JSONL with the fields of the held-out problems; default: bundled, or from the hub."
+        default=None, doc="JSONL of held-out problems; default: bundled, or from the hub."
     )
     renderer_name: str = plain_renderer()
     batch_size: int = rl_default("batch_size", embedded=48, published=100)

@@ -47,7 +47,7 @@ class Config(NamedEnvironmentSettings, OnPolicyDistillationSettings):
     env: str = computed(
         by_model(embedded="arithmetic", published="deepmath"),
         str,
-        "Where prompts come from: an environment by name, module:NAME or file.py:NAME; several separated by commas.",
+        "Environment that gives the prompts. By name, module:NAME or file.py:NAME; several separated by commas.",
     )
     renderer_name: str = plain_renderer()
     lora_rank: int = redefault(OnPolicyDistillationSettings, "lora_rank", by_model(embedded=32, published=128))

@@ -109,13 +109,13 @@ class NamedEnvironmentSettings(GroupSettings, GradingSettings):
     env_args: str = chz.field(default="{}", doc="Settings of the environment's own, a JSON object.")
     dataset_path: str | None = chz.field(
         default=None,
-        doc="Problems or prompts to train on, for environments that read them; default: their own.",
+        doc="Training problems or prompts of the environment; default: its own. For environments that read them.",
         validator=_read_by_environment("dataset_path"),
         metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None,
-        doc="Held-out problems, for environments that read them; default: their own.",
+        doc="Held-out problems of the environment; default: its own. For environments that read them.",
         validator=_read_by_environment("test_path"),
     )
     columns: str = columns_setting(_read_by_environment("columns"))

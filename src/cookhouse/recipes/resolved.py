@@ -42,7 +42,7 @@ class Resolved:
     workflow: "Workflow[Any]"
     context: "RunContext"
     is_connecting: bool
-    """Whether it connects to a service by itself: to `address`, else to an embedded engine."""
+    """Whether it connects to a service by itself: to `address`, else to a local engine."""
     address: ServiceAddress | None
 
 

@@ -21,7 +21,7 @@ class Config(NamedEnvironmentSettings, ReinforcementSettings):
     env: str = computed(
         by_model(embedded="arithmetic", published="gsm8k"),
         str,
-        "Environment, by name, module:NAME or file.py:NAME; several separated by commas.",
+        "Environment to train in. By name, module:NAME or file.py:NAME; several separated by commas.",
     )
     renderer_name: str = plain_renderer()
     batch_size: int = rl_default("batch_size", embedded=16, published=32)

@@ -20,7 +20,7 @@ class Config(ReinforcementSettings):
     model_name: str = published_model("meta-llama/Llama-3.1-8B")
     dataset_path: str | None = chz.field(
         default=None,
-        doc="JSONL of problems to train on; default: bundled arithmetic for cookhouse/tiny, else GSM8K.",
+        doc="JSONL of training problems. Default: bundled arithmetic for cookhouse/tiny, else GSM8K.",
         metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(

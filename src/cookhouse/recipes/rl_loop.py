@@ -47,10 +47,10 @@ class Config(FlatSettings):
         default=None, doc="JSONL of question and answer; default: bundled.", metadata=facts(aliases=("dataset",))
     )
     batch_size: int = computed(by_model(embedded=16, published=128), int, "Problems per step.", at_least(1))
-    group_size: int = chz.field(default=16, doc="Answers to each problem.", validator=at_least(1))
-    max_tokens: int = computed(by_model(embedded=8, published=256), int, "Tokens of an answer at most.", at_least(1))
+    group_size: int = chz.field(default=16, doc="Answers per problem.", validator=at_least(1))
+    max_tokens: int = computed(by_model(embedded=8, published=256), int, "Tokens per answer, at most.", at_least(1))
     learning_rate: float = rate(published_rate(embedded=2e-3, published=4e-5, by_reward=True), "Peak learning rate")
-    max_steps: int = chz.field(default=30, doc="Steps at most, of one pass over the problems.", validator=at_least(1))
+    max_steps: int = chz.field(default=30, doc="Steps, at most, of one pass over the problems.", validator=at_least(1))
 
 
 def load(config: Config) -> "Problems":
@@ -157,4 +157,4 @@ RECIPE = flat_recipe(
 )
 
 if __name__ == "__main__":
-    become_command(RECIPE)  # starts the embedded engine if need be
+    become_command(RECIPE)  # starts the local engine if need be

@@ -60,12 +60,12 @@ class Config(RunSettings, AdapterSettings, AdamSettings, BestSettings):
     lora_rank: int = redefault(AdapterSettings, "lora_rank", by_model(embedded=32, published=64))
     batch_size: int | None = chz.field(
         default=None,
-        doc="Conversations, examples and groups per step of every run; default: each recipe's own.",
+        doc="Conversations, examples and groups per step; default: each recipe's own.",
         validator=at_least(1),
         metadata=facts(aliases=(Alias(name="groups_per_batch", doc="tinker-cookbook"),)),
     )
     max_steps: int | None = chz.field(
-        default=None, doc="Stop each run after this many steps; default: its own number.", validator=at_least(1)
+        default=None, doc="Steps of each run, at most; default: its own number.", validator=at_least(1)
     )
     save_every: int = computed(
         by_model(embedded=20, published=100),
@@ -83,7 +83,7 @@ class Config(RunSettings, AdapterSettings, AdamSettings, BestSettings):
     )
     keep_best: str | None = chz.field(
         default=None,
-        doc="auto: each run keeps, and hands on, its best weights by the metric that tells most; default: the last.",
+        doc="auto: keep and hand on each run's best weights. By the metric that tells most; default: the last weights.",
         validator=[
             one_of("keep_best of several runs", ["auto"]),
             read_if(lambda config: config.eval_every, "with eval_every above 0"),

@@ -82,7 +82,7 @@ async def run_async(
             names data, it may be rows as well: a list, or a function that returns or yields them.
         adapters: what fills the ports: `Adapters`, adapters by port, or the name of a bundle, as `noop`. Without a
             `service`, that is the one at `config.base_url` or in `TINKER_BASE_URL`, the hosted one if there is a key
-            alone, and without either the embedded engine, started for this run. Without `sinks`, telemetry goes to the
+            alone, and without either the local engine, started for this run. Without `sinks`, telemetry goes to the
             terminal.
         interrupt: asks the run to stop, as Ctrl-C does.
 
@@ -122,7 +122,7 @@ async def _run(
     interrupt: "Interrupt | None",
     process: "ServerProcess | None",
 ) -> "RunResult[Any]":
-    """As `run_async`; `process` is to be its embedded engine, if it needs one. This is where the SDK is loaded."""
+    """As `run_async`; `process` is to be its local engine, if it needs one. This is where the SDK is loaded."""
     from cookhouse.runs import settling
     from cookhouse.telemetry import events
     from cookhouse.training import Interrupt
@@ -261,7 +261,7 @@ def _replaced(config: RunSettings, given: Adapters) -> list[str]:
 
 
 def _early_server(given: Adapters, config: RunSettings) -> "AbstractAsyncContextManager[ServerProcess | None]":
-    """The process of the embedded engine, if a run with these is to have one; whether it needs it is not known yet."""
+    """The process of the local engine, if a run with these is to have one; whether it needs it is not known yet."""
     from cookhouse.service.connection import chosen_service, early_server
 
     if callable(given.service) or not has_engine():

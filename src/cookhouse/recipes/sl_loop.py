@@ -155,4 +155,4 @@ RECIPE = flat_recipe(
 )
 
 if __name__ == "__main__":
-    become_command(RECIPE)  # starts the embedded engine if need be
+    become_command(RECIPE)  # starts the local engine if need be

@@ -1,4 +1,4 @@
-"""The service to sample from: the configured one, or an embedded engine that stays while what is sampled changes."""
+"""The service to sample from: the configured one, or a local engine that stays while what is sampled changes."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Running:
-    """An embedded engine."""
+    """A local engine."""
 
     address: ServiceAddress
     models: Collection[str]
@@ -39,7 +39,7 @@ class _Running:
 
 
 class Engine:
-    """Opens what is to be sampled, one target after another or several at once. Its embedded engine, if it needs one,
+    """Opens what is to be sampled, one target after another or several at once. Its local engine, if it needs one,
     is started for the first, and again only for another base model, a PEFT folder, or a run that was not there at the
     start: what was opened before then answers no more.
     """
@@ -54,7 +54,7 @@ class Engine:
         self._early: ServerProcess | None = None
 
     async def __aenter__(self) -> "Engine":
-        """Start the process of the embedded engine, if no service is configured: it loads while we do."""
+        """Start the process of the local engine, if no service is configured: it loads while we do."""
         address = configured_service(os.environ)
         check_service(address)
         self._early = await self._stack.enter_async_context(connection.early_server(address))
@@ -112,7 +112,7 @@ class Engine:
         models = list(dict.fromkeys(target.model_name or TINY_MODEL for target in targets))
         others = await asyncio.to_thread(lambda: list(_state_dirs(targets, self._place)))
         adapters = [target.adapter for target in targets if target.adapter is not None]
-        self._say(f"starting the embedded engine with {listed(models)}")
+        self._say(f"starting the local engine with {listed(models)}")
         process, self._early = self._early, None
         async with AsyncExitStack() as stack:
             if process is not None:

@@ -123,7 +123,7 @@ class _Embedded:
         from cookhouse.telemetry import events
         from cookhouse.training import connect_to
 
-        text = "computing on this machine, with the embedded engine"
+        text = "running on this machine with the local engine"
         if not self._is_chosen:
             text = f"no TINKER_API_KEY or TINKER_BASE_URL: {text}"
         is_told, self._is_told = self._is_told, True  # once for all the runs that share it
@@ -132,7 +132,7 @@ class _Embedded:
             self._telemetry.event(events.STAGE_PART, doing="starting the engine, loading the model")
         server = await self._service.start()
         if server.engine is not None and not is_told:
-            self._telemetry.event(events.RUN_ENGINE, engine=f"the embedded engine: {server.engine}")
+            self._telemetry.event(events.RUN_ENGINE, engine=f"the local engine: {server.engine}")
         return await connect_to(server.url, server.api_key)()
 
     async def guard(self, work: Coroutine[Any, Any, _T]) -> _T:
@@ -181,7 +181,7 @@ class _Configured:
 
 
 def check_service(address: ServiceAddress | None) -> None:
-    """Raises NoServiceError: the embedded engine is meant, and it is not installed."""
+    """Raises NoServiceError: the local engine is meant, and it is not installed."""
     if address is None and not has_engine():
         raise NoServiceError(
             "there is no engine here; set TINKER_API_KEY to use the hosted service, and TINKER_BASE_URL for another\n"
@@ -192,7 +192,7 @@ def check_service(address: ServiceAddress | None) -> None:
 def chosen_service(
     choice: ServiceAddress | EmbeddedEngine | None, environ: Mapping[str, str], base_url: str | None = None
 ) -> ServiceAddress | None:
-    """The service that adapters, settings and environment name between them; None: the embedded engine.
+    """The service that adapters, settings and environment name between them; None: the local engine.
 
     Raises:
         InputError: as `configured_service`; or adapters and settings contradict each other, or there is no key.
@@ -201,7 +201,7 @@ def chosen_service(
         return configured_service(environ, base_url)
     if isinstance(choice, EmbeddedEngine):
         if base_url is not None:
-            raise InputError(f"the adapters choose the embedded engine, and base_url={base_url}; leave one of them out")
+            raise InputError(f"the adapters choose the local engine, and base_url={base_url}; leave one of them out")
         return None
     if base_url is not None and choice.base_url not in (None, base_url):
         raise InputError(

@@ -17,8 +17,8 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
 
     weights: str | None = chz.field(
         default=None,
-        doc="What is evaluated: a base model, a tinker:// path, a run, a registered model such as sums@1, or a PEFT "
-        "folder; default: the base model.",
+        doc="Weights to evaluate; default: the base model. A tinker:// path, a run, a registered model such "
+        "as sums@1, or a PEFT folder.",
         metadata=facts(
             weights=NamesWeights(port="completer", address="openai_base_url"),
             aliases=(Alias(name="model_path", doc="tinker-cookbook, of evaluations"),),
@@ -37,7 +37,7 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
     benchmark: str = computed(
         Default(lambda config: "" if config.inspect else "arithmetic", "arithmetic, unless inspect names tasks"),
         str,
-        "Benchmarks, by name, module:NAME, file.py:NAME or a file such as mine.jsonl, separated by commas.",
+        "Benchmarks to run, separated by commas. By name, module:NAME, file.py:NAME or a file such as mine.jsonl.",
     )
     judge: str | None = judge_setting("openai_base_url")
     inspect: str = chz.field(
@@ -48,7 +48,7 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
     )
     limit: int | None = chz.field(
         default=None,
-        doc="Items of each benchmark and task, evenly spaced through all of them; default: all.",
+        doc="Items of each benchmark and task; default: all. Evenly spaced through all of them.",
         validator=at_least(1),
     )
     num_samples: int = chz.field(
@@ -57,12 +57,12 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
         validator=at_least(1),
     )
     max_tokens: int | None = chz.field(
-        default=None, doc="Tokens of each answer; default: what the benchmark or task says.", validator=at_least(1)
+        default=None, doc="Tokens per answer, at most; default: as the benchmark says.", validator=at_least(1)
     )
     temperature: float = computed(
         Default(lambda config: 0.0 if config.num_samples == 1 else 1.0, "0 (greedy) for one sample, else 1"),
         float,
-        "Of sampling.",
+        "Sampling temperature.",
         at_least(0),
     )
     system_prompt: str | None = chz.field(default=None, doc="First message of every conversation.")

@@ -23,8 +23,9 @@ class TeacherSettings:
 
     teacher_model: str | None = chz.field(
         default=None,
-        doc="Teacher: a base model, or weights as in load_checkpoint_path; several separated by commas, one for each "
-        "environment or data set; default: with teacher_prompt, the weights that the run begins with.",
+        doc="Teacher: a base model or trained weights. Weights as in load_checkpoint_path; several separated "
+        "by commas, one for each environment or data set; default with teacher_prompt: the weights that "
+        "the run begins with.",
         metadata=facts(
             weights=NamesWeights(several=True, port="teacher", address="teacher_base_url"),
             aliases=(Alias(name="teacher_checkpoint", doc="tinker-cookbook"),),
@@ -98,8 +99,10 @@ class TeacherSamplingSettings:
     samples_per_prompt: int = chz.field(
         default=1, doc="Answers of the teacher to each prompt, in one step.", validator=at_least(1)
     )
-    max_tokens: int = chz.field(default=256, doc="Tokens of a teacher's answer.", validator=at_least(1))
-    temperature: float = chz.field(default=1.0, doc="Of the teacher's sampling; 0 is greedy.", validator=at_least(0))
+    max_tokens: int = chz.field(default=256, doc="Tokens per answer of the teacher, at most.", validator=at_least(1))
+    temperature: float = chz.field(
+        default=1.0, doc="Sampling temperature of the teacher; 0: greedy.", validator=at_least(0)
+    )
     answer_pattern: str | None = chz.field(
         default=None,
         doc="Regular expression whose first group, or whole, is the part of an answer to train on; answers without it "

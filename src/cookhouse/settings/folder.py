@@ -32,7 +32,7 @@ class FolderSettings:
     help_title = "Run"
 
     log_path: str | None = chz.field(
-        default=None, doc="Run folder; default: a new one under runs/.", metadata=facts(free_on_resume=True)
+        default=None, doc="Run directory; default: a new one under runs/.", metadata=facts(free_on_resume=True)
     )
     behavior_if_log_dir_exists: Literal["ask", "delete", "raise", "resume"] = chz.field(
         default="ask",
@@ -73,7 +73,7 @@ class FolderSettings:
     )
     base_url: str | None = chz.field(
         default=None,
-        doc="Address of the training service; default: TINKER_BASE_URL, else the embedded engine.",
+        doc="Address of the training service; default: TINKER_BASE_URL, else the local engine.",
         metadata=facts(free_on_resume=True),
     )
     registry: str | None = chz.field(

@@ -73,14 +73,13 @@ class TournamentSettings(EnvironmentSettings, JudgeSettings):
 
     dataset_path: str | None = chz.field(
         default=None,
-        doc="Preferences, comparisons or prompts to answer: a file, a hub id, or a data set by name, "
-        "bundled among them.",
+        doc="Prompts: a file, folder, hub id or known name. Preferences and comparisons give their prompts.",
         metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None,
-        doc="Held-out preferences, whose two answers the model's are compared with; default: those that the data holds "
-        "out.",
+        doc="Held-out preferences; default: those that the data holds out. The model's answers are compared "
+        "with theirs.",
     )
     columns: str = columns_setting()
     tournament: Literal["all_pairs", "rounds"] = chz.field(

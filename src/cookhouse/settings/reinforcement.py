@@ -29,7 +29,7 @@ class GroupSettings(ShrinkSettings):
         validator=at_least(1),
         metadata=facts(aliases=(Alias(name="groups_per_batch", doc="tinker-cookbook"),)),
     )
-    group_size: int = chz.field(default=16, doc="Rollouts of each problem.", validator=at_least(1))
+    group_size: int = chz.field(default=16, doc="Rollouts per problem.", validator=at_least(1))
     format_coef: float = chz.field(
         default=0.1, doc="Reward lost by an answer without the right form.", validator=at_least(0)
     )
@@ -98,7 +98,7 @@ class LossSettings(Checked):
             "importance_sampling; ppo where clip_low or clip_high is set",
         ),
         str,
-        f"{listed(POLICY_LOSSES, 'or')} of the service, or your own as module:name or file.py:name.",
+        f"Policy loss: {listed(POLICY_LOSSES, 'or')}. Or your own as module:name or file.py:name.",
     )
     clip_low: float | None = chz.field(
         default=None,

@@ -15,10 +15,10 @@ class SamplingSettings:
 
     help_title = "Rollouts"
 
-    max_tokens: int = chz.field(default=256, doc="Tokens sampled in each turn.", validator=at_least(1))
+    max_tokens: int = chz.field(default=256, doc="Tokens sampled per turn, at most.", validator=at_least(1))
     temperature: float = chz.field(
         default=1.0,
-        doc="Of sampling; at 1 the sampler's logprobs are the trainer's.",
+        doc="Sampling temperature. At 1 the sampler's logprobs are the trainer's.",
         validator=above(0, "1; at 0 the rollouts of a group would all be the same, and nothing could be learned"),
     )
     eval_temperature: float = chz.field(

@@ -16,7 +16,7 @@ def columns_setting(validator: Any = None) -> Any:
     """The setting by which rows may have our fields by other names."""
     return chz.field(
         default="",
-        doc="Columns of your rows that are our fields, as in prompt:Question,completion:Answer; in any case.",
+        doc="Your names of columns, as in prompt:Question,completion:Answer. Upper and lower case are the same.",
         validator=validator,
     )
 
@@ -41,18 +41,18 @@ class RowSettings(ModelSettings, ShrinkSettings):
 
     dataset_path: str | None = chz.field(
         default=None,
-        doc="What to train on: JSONL, JSON, CSV or Parquet; a folder or hub id (with #SPLIT or #CONFIG/SPLIT); or a "
-        "data set by name, bundled among them, module:NAME or file.py:NAME; several separated by commas.",
+        doc="Training data: a file, folder, hub id or known name. JSONL, JSON, CSV or Parquet; a hub id "
+        "may end in #SPLIT or #CONFIG/SPLIT; module:NAME or file.py:NAME; several separated by commas.",
         metadata=facts(aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None,
-        doc="What is held out, named in the same way; default: what the bundled data and known data sets hold out.",
+        doc="Held-out data, named like the training data. Default: what the bundled data and known data sets hold out.",
     )
     eval_fraction: float | None = chz.field(
         default=None,
-        doc="Share of the rows that is held out instead; of preferences and prompts, each prompt with all of its rows; "
-        "default: none.",
+        doc="Share of rows to hold out for evaluation; default: none. Of preferences and prompts each prompt "
+        "goes with all of its rows.",
         validator=within(0, 1, "0.05"),
     )
     columns: str = columns_setting()
@@ -63,7 +63,7 @@ class RowSettings(ModelSettings, ShrinkSettings):
         metadata=facts(free_on_resume=True),
     )
     max_length: int = chz.field(
-        default=32768, doc="Tokens kept of each example; longer ones lose their end.", validator=at_least(1)
+        default=32768, doc="Tokens per example, at most; longer ones are truncated.", validator=at_least(1)
     )
     eval_max_tokens: int = chz.field(
         default=64,

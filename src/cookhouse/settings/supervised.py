@@ -27,7 +27,9 @@ class SupervisedSettings(TrainingSettings, RowSettings):
     reduction: Literal["none", "mean"] = chz.field(
         default="none", doc="Weight of an example: none, as many as it has trained tokens; mean, 1 for each example."
     )
-    loss_fn: str = chz.field(default="cross_entropy", doc="cross_entropy, or your own as module:name or file.py:name.")
+    loss_fn: str = chz.field(
+        default="cross_entropy", doc="Loss: cross_entropy, or your own as module:name or file.py:name."
+    )
     labels: str = chz.field(
         default="",
         doc="Classes that every conversation ends in one of, separated by commas, or auto: evaluations then tell "

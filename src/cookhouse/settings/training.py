@@ -40,7 +40,7 @@ class ModelSettings:
     model_name: str = computed(
         always(TINY_MODEL),
         str,
-        "Base model: cookhouse/tiny, a hub id or a folder that the service knows.",
+        "Base model: a hub id, a folder or cookhouse/tiny.",
         metadata=facts(aliases=(Alias(name="base_model", doc="tinker-cookbook"), "model")),
     )
     renderer_name: str = computed(
@@ -65,9 +65,7 @@ class SeedSettings:
 
     help_title = "Run"
 
-    seed: int = chz.field(
-        default=0, doc="Seed of the data order, of the adapter and of sampling.", validator=at_least(0)
-    )
+    seed: int = chz.field(default=0, doc="Seed of data order, adapter and sampling.", validator=at_least(0))
 
 
 def _metadata_is_free(config: Any, field: str) -> None:
@@ -87,7 +85,7 @@ class AdapterSettings(ModelSettings, SeedSettings, Checked):
 
     lora_rank: int = chz.field(
         default=32,
-        doc="Rank of the LoRA adapter; 0 trains all weights, on cookhouse's own engine.",
+        doc="Rank of the LoRA adapter; 0: train all weights. Only cookhouse's own engine trains all.",
         validator=at_least(0),
         metadata=facts(aliases=("rank",)),
     )
@@ -134,8 +132,8 @@ def rate(default: Default, doc: str, *checks: Any, metadata: dict[str, Any] | No
     return computed(
         default if default.names else default.with_names(names),
         float | Literal["auto"],
-        f"{doc}; auto: by the model's family and width, by reward by its width, where there is a rule for these, else "
-        "the default.",
+        f"{doc}; auto: by the model. By its family and width, by reward by its width, where there is a rule for these; "
+        "else the default.",
         [above(0, "2e-4"), bounded(ADAM["learning_rate"]), *checks],
         metadata=metadata,
     )
@@ -153,7 +151,7 @@ class AdamSettings:
 
     lr_schedule: str = chz.field(
         default="linear",
-        doc="constant, linear, cosine, warmup_linear or warmup_cosine, over all steps.",
+        doc="Schedule: constant, linear, cosine, warmup_linear or warmup_cosine.",
         validator=one_of("lr_schedule", SCHEDULES),
     )
     warmup_steps: int | None = chz.field(
@@ -219,13 +217,13 @@ class StepSettings:
 
     num_epochs: int = chz.field(
         default=1,
-        doc="Passes over the data, reshuffled each time.",
+        doc="Passes over the data.",
         validator=at_least(1),
         metadata=facts(aliases=("epochs", Alias(name="num_train_epochs", doc="TRL"))),
     )
     max_steps: int | None = chz.field(
         default=None,
-        doc="Stop after this many steps; default: all epochs.",
+        doc="Steps, at most; default: all epochs.",
         validator=at_least(1),
         metadata=facts(aliases=(_NUM_ROLLOUTS,)),
     )
@@ -323,14 +321,14 @@ class EvaluationSettings(BenchmarkDataSettings):
     )
     evaluators: str = chz.field(
         default="",
-        doc="Further evaluators or benchmarks, by name, module:name, file.py:name or a file such as mine.jsonl, "
-        "separated by commas.",
+        doc="Further evaluators or benchmarks, separated by commas. By name, module:name, file.py:name or a "
+        "file such as mine.jsonl.",
     )
     infrequent_evaluators: str = chz.field(default="", doc="The same, every infrequent_eval_every steps.")
     judge: str | None = judge_setting()
     num_eval: int = chz.field(
         default=100,
-        doc="Held-out problems, and items of each benchmark, to evaluate on; 0: none.",
+        doc="Held-out problems to evaluate on; 0: none. Of each benchmark as many items.",
         validator=at_least(0),
     )
     num_samples: int = chz.field(
@@ -346,8 +344,9 @@ class BestSettings:
 
     keep_best: str | None = chz.field(
         default=None,
-        doc="Keep the weights that are the best by this held-out metric, such as test/nll; auto: by the held-out loss, "
-        "or by what tells most where that is not measured. The run's name then means these; default: the last.",
+        doc="Metric that chooses the best weights, such as test/nll, or auto. auto: the held-out loss, or "
+        "what tells most where that is not measured. The run's name then means these weights; default: "
+        "the last.",
         validator=read_if(lambda config: config.eval_every, "with eval_every above 0"),
     )
     early_stopping_patience: int | None = chz.field(
@@ -387,8 +386,8 @@ class TimeSettings:
 
     max_minutes: float | None = chz.field(
         default=None,
-        doc="End the run at its next step after so many minutes, save, and say how to go on; each resume has as many "
-        "again. Default: never.",
+        doc="Minutes after which the run saves and ends; default: none. It ends at its next step and says how "
+        "to go on; each resume has as many again.",
         validator=above(0, "30"),
         metadata=facts(free_on_resume=True),
     )
@@ -426,7 +425,7 @@ class TrainingSettings(
     train_unembed: bool = narrowed(AdapterSettings, "train_unembed", _OF_NEW_ADAPTER)
     load_checkpoint_path: str | None = chz.field(
         default=None,
-        doc="Weights to start from, with a fresh optimizer: a tinker:// path, a run folder, or a registered model such "
-        "as sums@production. Their chat format is the default of renderer_name.",
+        doc="Weights to start from: a tinker:// path, run directory or registered model. The optimizer starts "
+        "anew; their chat format is the default of renderer_name.",
         metadata=facts(weights=NamesWeights(purpose="training", in_own_format=True)),
     )

@@ -2,7 +2,7 @@
 
 tinker://...     the path itself, of whichever run
 runs/first       the folder of a run, meaning its best checkpoint where it keeps that (keep_best), else its last
-./adapter        a PEFT folder, which the embedded engine takes; or an embedded adapter, cookhouse/tiny-arithmetic
+./adapter        a PEFT folder, which the local engine takes; or an embedded adapter, cookhouse/tiny-arithmetic
 sums@production  a registered model, by its version or its stage
 Qwen/Qwen3-8B    anything else: a base model
 

@@ -280,7 +280,8 @@ def test_a_session_that_cannot_be_decoded_is_set_aside(
             for rowid, value in before:
                 database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", [value, rowid])
             database.commit()
-        wait_until(lambda: server.host.service.sessions.has(broken), 30)
+        beat = {"session_id": broken}
+        wait_until(lambda: server.http.post("/session_heartbeat", json=beat).status_code == 200, 30)
         assert server.step(models[1], 2)
 
 

@@ -132,7 +132,7 @@ class StreamedDataset(ShuffledRows):
         )
 
     def cut_to(self, num_tokens: int) -> None:
-        """From here on examples have at most so many tokens; they lose their end."""
+        """From here on examples have at most so many tokens; they are truncated."""
         self._max_tokens = num_tokens
 
     def sample(self) -> tuple[list[Example], int]:
@@ -165,7 +165,7 @@ class StreamedDataset(ShuffledRows):
 
 
 def cut_example(example: Example, num_tokens: int) -> Example:
-    """The example with at most so many tokens; it loses its end."""
+    """The example with at most so many tokens; it is truncated."""
     num_cut = max(example.tokens_T.size - num_tokens, 0)
     return replace(
         example,

@@ -49,7 +49,10 @@ def unfinished_of(folder: Path) -> Sequence[Path]:
 
 def _let_umask_decide(folder: Path) -> None:
     """Give new files the mode that others get here: safetensors makes its own readable by their owner alone."""
-    mode = folder.stat().st_mode & 0o666  # of a folder the umask has taken what it takes of a file
+    probe = folder / f".{uuid.uuid4().hex}"
+    probe.touch()
+    mode = probe.stat().st_mode & 0o666
+    probe.unlink()
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(mode)

@@ -7,7 +7,7 @@ from datetime import datetime
 from cookhouse.runs.history.launches import History
 from cookhouse.runs.history.machine import Machine
 
-_EMBEDDED = re.compile(r"the embedded engine: (?P<device>.+), (?P<precision>\w+)")
+_EMBEDDED = re.compile(r"the (?:local|embedded) engine: (?P<device>.+), (?P<precision>\w+)")
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 
 

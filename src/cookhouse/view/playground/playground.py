@@ -27,7 +27,7 @@ class Playground:
 
     def __init__(self, place: Place, *, labels: Path | None = None, open_engine: OpenEngine | None = None) -> None:
         """`labels`: the file that labels go to; default: one in the place. `open_engine`: default: the service that the
-        environment names, or an embedded engine.
+        environment names, or a local engine.
         """
         self.place = place
         self.labels = LabelFile(labels or place.folder / LABELS_FILE)
@@ -37,7 +37,7 @@ class Playground:
 
     @property
     def service(self) -> str | None:
-        """The address of the service that answers; None: an embedded engine.
+        """The address of the service that answers; None: a local engine.
 
         Raises:
             InputError: the environment names one that cannot be.

@@ -27,7 +27,7 @@ class Counts:
         source = "" if self.num_sampled is None else f" (estimated from {self.num_sampled:,} of {self.num_rows:,} rows)"
         return (
             f"{about}{found.num_examples:,} examples of {found.num_tokens:,} tokens, {found.num_trained_tokens:,} "
-            f"({found.trained_share:.1%}) trained on; {found.num_truncated:,} lose their end, "
+            f"({found.trained_share:.1%}) trained on; {found.num_truncated:,} are truncated, "
             f"{found.num_untrained:,} have no trained token{source}"
         )
 

@@ -131,12 +131,12 @@ def kept_tokens(config: RowSettings, context_tokens: int | None) -> int:
 
 
 def cut_notes(num_cut: int, num_all: int, what: str, config: RowSettings, context_tokens: int | None) -> list[str]:
-    """A sentence on how many of them lose their end, and why; none if none does."""
+    """A sentence on how many of them are truncated, and why; none if none does."""
     if not num_cut:
         return []
     length = kept_tokens(config, context_tokens)
     reason = "max_length" if length == config.max_length else f"all that {config.model_name} takes"
-    return [f"{num_cut:,} of {num_all:,} {what} lose their end: they are cut to {length:,} tokens ({reason})"]
+    return [f"{num_cut:,} of {num_all:,} {what} are truncated: they are cut to {length:,} tokens ({reason})"]
 
 
 def _numbered(name: str, sources: Sequence[DataSource]) -> dict[str, DataSource]:

@@ -47,7 +47,7 @@ def expected_facts(expected: ExpectedTokens | None, prices: Mapping[str, float])
         return {}
     cost = cost_text(expected.tokens, prices)
     return {
-        "to be sent": str(expected),
+        "usage": str(expected),
         **({} if cost is None else {"cost": f"{expected.degree} {cost}; on top: {expected.on_top}".strip()}),
     }
 

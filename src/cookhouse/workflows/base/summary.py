@@ -208,7 +208,7 @@ def model_fact(model: str) -> str:
         if sizes.num_experts is not None:
             parts.append(f"{sizes.num_experts:,} experts")
         if sizes.vocab_size is not None:
-            parts.append(f"{sizes.vocab_size:,} words of vocabulary")
+            parts.append(f"vocabulary of {sizes.vocab_size:,} tokens")
     return ", ".join(parts)
 
 
@@ -248,4 +248,4 @@ def adapter_size(config: TrainingSettings) -> str:
     except InputError as error:  # the weights are elsewhere, with the service
         return f"size unknown: {error}"
     num_bytes = parameters * _BYTES_PER_PARAMETER
-    return f"{parameters:,} parameters, {num_bytes / 1e6:,.1f} MB with gradient and moments"
+    return f"{parameters:,} parameters, {num_bytes / 1e6:,.1f} MB with gradient and optimizer state"

@@ -86,7 +86,7 @@ class StreamedPairs(ShuffledRows):
         )
 
     def cut_to(self, num_tokens: int) -> None:
-        """From here on answers with their prompts have at most so many tokens; they lose their end."""
+        """From here on answers with their prompts have at most so many tokens; they are truncated."""
         self._max_tokens = num_tokens
 
     def _made(self, rows: Sequence[RawRow], bad: BadRows) -> list[Pair]:

@@ -60,8 +60,8 @@ def facts(state: SupervisedState) -> dict[str, str]:
         "tokenizer": config.model_name,
         "renderer": config.renderer_name,
         "conversations": f"{len(state.train):,} to train on, {_held_out(state)}",
-        **({"fields not read": printable(", ".join(unread))} if unread else {}),
-        "examples": f"{about}{found.num_examples:,}, of which {found.num_truncated:,} lose their end",
+        **({"unused fields": printable(", ".join(unread))} if unread else {}),
+        "examples": f"{about}{found.num_examples:,}, of which {found.num_truncated:,} are truncated",
         "tokens": f"{about}{found.num_tokens:,}, of which {found.num_trained_tokens:,} ({found.trained_share:.1%}) are "
         "trained on",
         **estimate,
