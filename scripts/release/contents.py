@@ -18,7 +18,7 @@ _FOREIGN = ("tests/", "bench/", "scripts/", "docs/", "examples/")
 
 
 def faults(package: Path, sources: Collection[str]) -> Iterator[str]:
-    """What is wrong with a wheel or a source distribution, in words. `sources` are the files of `cookhouse`, all of them."""
+    """What is wrong with a wheel or a source distribution, in words. `sources` are all files of `cookhouse`."""
     names = _names(package)
     for name in sorted(set(sources) - names):
         yield f"{package.name} has no {name}"
