@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -273,13 +273,18 @@ def test_a_wheels_libraries_are_compiled_as_those_at_first_use(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch flags of only one of the two, and with them other bits."""
-    commands = []
+    commands: list[Sequence[str]] = []
     script = tmp_path / "compiler"
     script.write_text(f'#!/bin/sh\nexec {_COMPILER} "$@"\n')
     script.chmod(0o700)
     monkeypatch.setenv("CXX", str(script))
     compile_it = _build._compile
-    monkeypatch.setattr(_build, "_compile", lambda command, file: (commands.append(command), compile_it(command, file)))
+
+    def compile_and_note(command: Sequence[str], file: Path) -> None:
+        commands.append(command)
+        compile_it(command, file)
+
+    monkeypatch.setattr(_build, "_compile", compile_and_note)
     monkeypatch.setattr(_build, "TARGETS", TARGETS[-1:])
     monkeypatch.setattr(_build, "usable_targets", lambda: TARGETS[-1:])
     assert _answer(sources) == 42
