@@ -116,7 +116,12 @@ class Service:
         self.store = store or open_own(state_dir / "server.db")
         self.leases = leases
         if leases is None:
-            check_state_folder(state_dir, self.store.database)
+            try:
+                check_state_folder(state_dir, self.store.database)
+            except BaseException:
+                if store is None:
+                    self.store.close()
+                raise
         self.folder = state_dir if leases is None else leases.folder
         secret = None if leases is None else leases.secret
         self.keys = KeyRing(api_keys, secret or kept_secret(state_dir / "tenant-salt"))
