@@ -250,7 +250,7 @@ class Service:
                 states=journal.states,
             )
         self._replays = None if self._restoring is None else Replays(self._restoring, say)
-        self._left = None if journal is None else LeftSessions(journal.reader, journal.commit)
+        self._left = None if journal is None else LeftSessions(journal.reader, journal.commit, journal.folders)
         if self._replays is not None:
             self.sessions.check_aside = self._replays.check_aside
         self.sweeper = Sweeper(
