@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cookhouse.engine import shortage
-from cookhouse.engine.shortage import ShortageError, is_shortage, told
+from cookhouse.engine.shortage import ShortageError, explained, is_shortage
 from cookhouse.errors import InputError
 
 CPU = torch.device("cpu")
@@ -34,7 +34,7 @@ def test_a_shortage_is_known_and_told_with_figures(
     """Would catch a library's words handed to a client, and another error that is taken for a shortage."""
     monkeypatch.setattr(shortage, "free_bytes", lambda _: 3 * 2**20)
     assert is_shortage(error) == expected
-    found = told(error, "a step of samples", CPU, "sample fewer")
+    found = explained(error, "a step of samples", CPU, "sample fewer")
     if expected and not isinstance(error, InputError):
         assert isinstance(found, ShortageError)
         assert str(found).startswith("memory ran out in a step of samples, and 3.00 MiB are free now; sample fewer (")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.server.__main__ import Telling
+from cookhouse.server.__main__ import Stdout
 
 
 def test_it_never_loads_what_computes(tmp_path: Path) -> None:
@@ -36,9 +36,9 @@ def test_the_address_is_the_first_line_of_json(
     capsys: pytest.CaptureFixture[str], as_json: bool, at_once: bool, said: list[str]
 ) -> None:
     """Would catch a program that reads the address from the first line, and finds that a kernel is being built."""
-    telling = Telling(as_json=as_json, at_once=at_once)
-    telling.say("before")
-    telling.say("too", kind="warning")
-    telling.announce("the address")
-    telling.say("after")
+    stdout = Stdout(as_json=as_json, at_once=at_once)
+    stdout.say("before")
+    stdout.say("too", kind="warning")
+    stdout.announce("the address")
+    stdout.say("after")
     assert capsys.readouterr().out.splitlines() == said

@@ -189,7 +189,7 @@ def import_peft(folder: Path, output: Path, *, base_model: str | None = None) ->
 
 
 def _shared(site: LoraSite, matrices: SiteMatrices | None) -> str:
-    """What the experts of a site share: as a new adapter has it, unless the matrices of an imported one differ."""
+    """The matrix that experts of a site share: that of a new adapter, unless the matrices of an imported one differ."""
     if matrices is None or not site.shared:
         return site.shared
     stacked = matrices.a if site.shared == "A" else matrices.b
@@ -225,7 +225,7 @@ def _check_base_weights(folder: Path, base_model: str, adapter: PeftAdapter) -> 
 
 
 def _layout(folder: Path, base_model: str, spec: LoraSpec) -> AdapterLayout:
-    """That of a checkpoint folder."""
+    """The layout of a checkpoint folder."""
     return checkpoint.layout_of(folder, choose_sites(_sites(base_model), spec, files_of_model(base_model)))
 
 

@@ -21,7 +21,7 @@ def resident_bytes(statm: Path = _STATM) -> int | None:
 
 
 def available_bytes() -> int:
-    """What the machine has left, the container that this process runs in, or the limits of this process."""
+    """The least of what the machine, the container and the limits of this process leave; bytes."""
     limits = [ControlGroups().free_bytes(), *(limit - used for limit, used in _own_limits())]
     return max(min([_machine_bytes(Path("/proc/meminfo")), *(limit for limit in limits if limit is not None)]), 0)
 
@@ -33,7 +33,7 @@ def total_bytes() -> int:
 
 
 def _own_limits(statm: Path = _STATM) -> list[tuple[int, int]]:
-    """What this process may take, as batch systems limit it (ulimit -v, -d), and what of that it has."""
+    """Limits of this process, as batch systems set them (ulimit -v, -d), each with what is taken of it; bytes."""
     try:
         fields = [int(field) * os.sysconf("SC_PAGE_SIZE") for field in statm.read_text().split()]
     except OSError:

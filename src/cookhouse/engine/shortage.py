@@ -1,4 +1,4 @@
-"""A shortage of memory, whoever says so: torch, its allocators, oneDNN or the system; and how it is told."""
+"""A shortage of memory, as torch, its allocators, oneDNN and the system report it; and its error message."""
 
 import torch
 
@@ -25,13 +25,13 @@ class ShortageError(InputError):
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether memory ran out."""
+    """True where memory ran out, by class or by text."""
     if isinstance(error, (*_KINDS, ShortageError)):
         return True
     return isinstance(error, RuntimeError | OSError) and any(sign in str(error).lower() for sign in _SIGNS)
 
 
-def told(error: Exception, what: str, device: torch.device, way_out: str) -> Exception:
+def explained(error: Exception, what: str, device: torch.device, way_out: str) -> Exception:
     """A shortage in words, with figures; any other error as it is. Call it when what failed has been let go of."""
     if not is_shortage(error) or isinstance(error, InputError):
         return error

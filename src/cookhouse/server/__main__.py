@@ -47,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve as the command line says; returns the exit code: 0, 1 for a failure, 2 for unusable input."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with Children() as children:
-        is_told_later = WAIT in words
-        if is_told_later:
+        waits_for_arguments = WAIT in words
+        if waits_for_arguments:
             if _RAY not in words:
                 children.start()
             loading()
@@ -57,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return 0
             words = [*(word for word in words if word != WAIT), *told]
         options = _parser().parse_args(words)
-        return _serve(options, children, Telling(as_json=options.json, at_once=is_told_later))
+        return _serve(options, children, Stdout(as_json=options.json, at_once=waits_for_arguments))
 
 
-def _serve(options: argparse.Namespace, children: Children, telling: "Telling") -> int:
+def _serve(options: argparse.Namespace, children: Children, stdout: "Stdout") -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keys = [key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip()]
     new_key = None if keys else f"tml-{secrets.token_urlsafe(24)}"
@@ -79,7 +79,7 @@ def _serve(options: argparse.Namespace, children: Children, telling: "Telling") 
             samplers_only=options.samplers_only,
             end_sessions=options.end_sessions,
         )
-        with _kernels_told(telling), _workers(options, children) as workers:
+        with _kernels_told(stdout), _workers(options, children) as workers:
             workers.engine_options = {
                 "base_models": list(parse_served(base_models).values()),
                 "device": options.device,
@@ -90,7 +90,7 @@ def _serve(options: argparse.Namespace, children: Children, telling: "Telling") 
             }
             workers.start()
             if options.stable_reinforce:
-                telling.say(_OWN_STABLE_REINFORCE)
+                stdout.say(_OWN_STABLE_REINFORCE)
             run_server(
                 host=options.host,
                 port=options.port,
@@ -124,9 +124,9 @@ def _serve(options: argparse.Namespace, children: Children, telling: "Telling") 
                 runs=dict(options.run),
                 watch_stdin=options.watch_stdin,
                 end_sessions=options.end_sessions,
-                on_ready=lambda url, engine: _announce(url, engine, new_key, options, telling),
-                say=telling.say,
-                warn=partial(telling.say, kind="warning"),
+                on_ready=lambda url, engine: _announce(url, engine, new_key, options, stdout),
+                say=stdout.say,
+                warn=partial(stdout.say, kind="warning"),
             )
     except KeyboardInterrupt:
         return 130
@@ -172,25 +172,25 @@ def _refused(error: CookhouseError) -> int:
 
 
 @contextlib.contextmanager
-def _kernels_told(telling: "Telling") -> Iterator[None]:
+def _kernels_told(stdout: "Stdout") -> Iterator[None]:
     """Say on stdout what the builder of kernels says: a first start takes many seconds longer."""
 
-    class Teller(logging.Handler):
+    class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            telling.say(record.getMessage())
+            stdout.say(record.getMessage())
 
-    teller = Teller()
-    teller.addFilter(lambda record: record.levelno == logging.INFO)  # warnings stand in the log
+    handler = Handler()
+    handler.addFilter(lambda record: record.levelno == logging.INFO)  # warnings stand in the log
     logger = logging.getLogger(_KERNELS)
     logger.setLevel(logging.INFO)
-    logger.addHandler(teller)
+    logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(teller)
+        logger.removeHandler(handler)
 
 
-class Telling:
+class Stdout:
     """What is said on stdout, one line each. As JSON the address comes first: what is said before it waits, unless
     whoever started this process reads all of it.
     """
@@ -217,7 +217,7 @@ def _write(text: str) -> None:
         sys.stdout.flush()
 
 
-def _announce(url: str, engine: str, new_key: str | None, options: argparse.Namespace, telling: Telling) -> None:
+def _announce(url: str, engine: str, new_key: str | None, options: argparse.Namespace, stdout: Stdout) -> None:
     """Say where the server is, and its key if nobody knows it yet; as JSON also what its engine computes on."""
     if options.json:
         key_if_new = {} if new_key is None else {"api_key": new_key}
@@ -228,7 +228,7 @@ def _announce(url: str, engine: str, new_key: str | None, options: argparse.Name
         page = f"{url}/page/" if new_key is None else f"{url}/page/#key={new_key}"
         lines = [f"serving at {url}", *(f"  {name}={value}" for name, value in names.items()), f"its page: {page}"]
         text = "\n".join(lines)
-    telling.announce(text)
+    stdout.announce(text)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,23 +1,30 @@
 """Sessions that an earlier process left, looked at before any of them is brought back."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from cookhouse.errors import InputError
 from cookhouse.naming import listed
 from cookhouse.server.journal import EndSession, GroupCommit, JournalReader
+from cookhouse.server.journal.folders import JournalFolders
+from cookhouse.server.journaled import needed_folders
+from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.requests.base_models import is_offered
 
+_log = logging.getLogger(__name__)
 _MAX_NAMED = 3
 
 
 class LeftSessions:
     """Of a server that shares none. Lives on the event loop."""
 
-    def __init__(self, reader: JournalReader, commit: GroupCommit) -> None:
+    def __init__(self, reader: JournalReader, commit: GroupCommit, folders: JournalFolders) -> None:
         self._reader = reader
         self._commit = commit
+        self._folders = folders
 
     async def end(self) -> None:
         """End all of them: their clients are gone."""
@@ -64,5 +71,19 @@ class LeftSessions:
         return [(session_id, name) for session_id, name in needed if not is_offered(name, offered)]
 
     async def _end(self, session_ids: Collection[str]) -> None:
+        """End sessions, and delete their files: a sweep would put them aside."""
         now = time.time()
+        before = await asyncio.to_thread(self._needed)
+        for session_id in session_ids:
+            self._commit.adopt(await asyncio.to_thread(self._reader.segments, session_id))
         await self._commit.commit(*(EndSession(session_id, now, "interrupted", None) for session_id in session_ids))
+        await asyncio.to_thread(self._folders.delete, *(before - await asyncio.to_thread(self._needed)))
+
+    def _needed(self) -> set[Path]:
+        try:
+            return set(needed_folders(self._reader, self._folders))
+        except StorageBusyError:
+            raise
+        except Exception:  # of a row that cannot be decoded
+            _log.exception("rows of the journal cannot be read; files of sessions that are ended are put aside")
+            return set()

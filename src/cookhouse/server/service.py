@@ -49,7 +49,7 @@ from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.store.identity import check_state_folder
-from cookhouse.server.store.private import kept_secret, private_folder
+from cookhouse.server.store.private import SALT_FILE, private_folder, read_or_draw
 from cookhouse.server.store.store import Store, open_own
 from cookhouse.server.sweeper import Sweeper
 from cookhouse.server.workers.leaving import Gone
@@ -124,7 +124,7 @@ class Service:
                 raise
         self.folder = state_dir if leases is None else leases.folder
         secret = None if leases is None else leases.secret
-        self.keys = KeyRing(api_keys, secret or kept_secret(state_dir / "tenant-salt"))
+        self.keys = KeyRing(api_keys, secret or read_or_draw(state_dir / SALT_FILE))
         read_only = ReadOnlyCheckpoints(read_state_dirs, peft_folders, imported=self.folder / "peft")
         self._remote = None
         if settings.checkpoints is not None:
@@ -250,7 +250,7 @@ class Service:
                 states=journal.states,
             )
         self._replays = None if self._restoring is None else Replays(self._restoring, say)
-        self._left = None if journal is None else LeftSessions(journal.reader, journal.commit)
+        self._left = None if journal is None else LeftSessions(journal.reader, journal.commit, journal.folders)
         if self._replays is not None:
             self.sessions.check_aside = self._replays.check_aside
         self.sweeper = Sweeper(

@@ -69,13 +69,14 @@ def test_a_state_folder_in_use(state: State, tmp_path: Path, open_store: OpenSto
     """Would catch a copy of the file alone: what was written last is still in its write-ahead log."""
     rows = [state.save("first"), state.save("second")]
     (state.folder / "api-key").write_text("tml-key\n")
+    (state.folder / "tenant-salt").write_bytes(b"salt")
     (state.folder / "server.log").write_text("said")
     (state.folder / "checkpoints" / "stray").mkdir()
     with lock_state_dir(state.folder):
         assert back_up(state.folder, tmp_path / "copies" / "copy", say=unheard) == []
     copy = tmp_path / "copies" / "copy"
     assert files(copy) == sorted(
-        ["api-key", "server.db", *(f"checkpoints/{row.checkpoint_id}/adapter" for row in rows)]
+        ["api-key", "server.db", "tenant-salt", *(f"checkpoints/{row.checkpoint_id}/adapter" for row in rows)]
     )
     assert contents(copy, open_store) == {rows[0].path: "first", rows[1].path: "second"}
     assert list((tmp_path / "copies").iterdir()) == [copy], "a temporary folder is left"

@@ -90,6 +90,7 @@ def served(
     *,
     sources: Mapping[str, str] | None = None,
     ends_missing: bool = False,
+    ends_left: bool = False,
     **options: Any,
 ) -> Iterator[Fragile]:
     workers: list[Losable] = []
@@ -99,7 +100,8 @@ def served(
         return workers[-1]
 
     settings = replace(SETTINGS, **options)
-    with hosted_over(state_dir, make_worker, settings, sources, ends_missing_sessions=ends_missing) as host:
+    ends = {"ends_missing_sessions": ends_missing, "ends_left_sessions": ends_left}
+    with hosted_over(state_dir, make_worker, settings, sources, **ends) as host:
         server = Fragile(host, workers[0].engine)
         server.workers = workers
         try:
@@ -240,6 +242,30 @@ def test_a_restart_without_the_base_model_of_a_live_session(tmp_path: Path, sour
         assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
     with served(tmp_path, sources=sources) as server:
         assert server.session()
+
+
+@pytest.mark.parametrize(
+    "options", [{"ends_left": True}, {"ends_missing": True, "base_models": ("other",), "sources": {"other": "other"}}]
+)
+def test_sessions_that_a_start_ends_leave_no_files(
+    tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches states and bodies of a run before this one that every start puts aside, until the disk is full."""
+    monkeypatch.setattr("cookhouse.server.journal.segments.MAX_ROW_BYTES", 16)
+    folders = [tmp_path / name for name in ("states", "journal")]
+    with served(tmp_path) as server, monkeypatch.context() as patch:
+        patch.setattr(States, "_is_due", lambda *_: True)
+        model_id = server.model(server.session())
+        assert server.step(model_id, 1)
+        wait_until(
+            lambda: all(not path.name.startswith(".") for path in folders[0].iterdir()) and any(folders[0].iterdir())
+        )
+        patch.setattr(States, "_is_due", lambda *_: False)
+        assert server.step(model_id, 3)
+        assert any(folders[1].iterdir())
+    with served(tmp_path, **options):
+        assert [path for folder in folders for path in folder.iterdir()] == []
+    assert list(tmp_path.glob("*-put-aside")) == []
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ def test_sessions_runs_and_samplers_come_back(journal: Journal, commit: Commit) 
     other = replace(SESSION, session_id="other", created_at=0.5)
     commit(AddSession(SESSION), AddSession(other), AddRun(RUN), AddSampler(SAMPLER))
     commit(AddSession(replace(SESSION, display_name="again")))
-    assert journal.reader.live_sessions() == [other, SESSION]
+    assert list(journal.reader.live_owners()) == ["other", "s"]
+    assert [journal.reader.live_session(name) for name in ("other", "s")] == [other, SESSION]
     assert (journal.reader.runs("s"), journal.reader.samplers("s")) == ([RUN], [SAMPLER])
     assert (journal.reader.runs("other"), journal.reader.samplers("other")) == ([], [])
     commit(SetSamplerFile("s:sample:0", True))
@@ -150,7 +151,7 @@ def test_the_end_of_a_session_takes_what_it_kept_and_nobody_elses(journal: Journ
     assert len(journal.files()) > 1  # each commit wrote its large body before it saw that the row was there
     commit(EndSession("s", 9.0, "done", "all of it"), EndSession("s", 10.0, "again"))
     reader = journal.reader
-    assert [kept.session_id for kept in reader.live_sessions()] == ["other"]
+    assert list(reader.live_owners()) == ["other"]
     assert [len(kept("s")) for kept in (reader.entries, reader.answers, reader.states)] == [0, 0, 0]
     assert [len(kept("other")) for kept in (reader.entries, reader.answers, reader.states)] == [1, 1, 1]
     assert [kept.has_file for of in ("s", "other") for kept in reader.samplers(of)] == [False, True]

@@ -111,7 +111,7 @@ def read(
 
 
 def _sites(layout: AdapterLayout) -> list[list[str | int]]:
-    """What a manifest says of each: name, features in and out, and what experts share, if they do."""
+    """Sites as a manifest has them: name, features in and out, and the matrix that experts share, if they do."""
     shared = ([site.shared] if site.shared else [] for site in layout.sites)
     return [[s.name, s.in_features, s.out_features, *more] for s, more in zip(layout.sites, shared, strict=True)]
 

@@ -50,7 +50,7 @@ def write_external(folder: Path, base_model: str, layout: AdapterLayout, params:
 
 
 def own_name(site: LoraSite) -> str:
-    """What external weights call the module of a site, within the whole of a model that takes images."""
+    """The name of a site's module in external weights, within the whole of a model that takes images."""
     if site.name == OUTPUT:
         return _UNEMBED
     if site.num_experts is None:

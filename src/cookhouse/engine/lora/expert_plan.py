@@ -243,7 +243,7 @@ class _Rows:
     runs: Sequence[_Run]
     """Counted from the first of these pairs."""
     pairs: slice | Tensor
-    """Which of all pairs they are."""
+    """Their places among all pairs."""
 
     @classmethod
     def of(cls, runs: Sequence[_Run]) -> "_Rows":

@@ -60,7 +60,7 @@ class LoraSite:
 
     @property
     def num_matrices(self) -> tuple[int, int]:
-        """How many A and how many B there are."""
+        """Numbers of A and of B."""
         number = self.num_experts or 1
         return 1 if self.shared == "A" else number, 1 if self.shared == "B" else number
 

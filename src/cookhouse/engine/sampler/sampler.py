@@ -31,7 +31,7 @@ from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
 from cookhouse.engine.sampler.state_slots import StateSlots, share_of_states
-from cookhouse.engine.shortage import told
+from cookhouse.engine.shortage import explained
 from cookhouse.errors import InputError
 
 _BLOCK_SIZE = 16
@@ -316,7 +316,9 @@ class Sampler:
         request_id = sequence.request.request_id
         self.cancel(request_id)
         way_out = "sample fewer at once, shorten the prompt, or end other sessions"
-        return SampleFailure(request_id=request_id, error=told(error, "a step of samples", self._base.device, way_out))
+        return SampleFailure(
+            request_id=request_id, error=explained(error, "a step of samples", self._base.device, way_out)
+        )
 
     def _ends_in_stop_string(self, sequence: Sequence) -> bool:
         if not sequence.stop_strings:

@@ -10,7 +10,7 @@ from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
 from cookhouse.engine.lora.adapter import Adapter
 from cookhouse.engine.memory import let_go
 from cookhouse.engine.model.base_model import BaseModel
-from cookhouse.engine.shortage import is_shortage, told
+from cookhouse.engine.shortage import explained, is_shortage
 from cookhouse.engine.train.full import FullModel
 from cookhouse.engine.train.trainer import forward_backward
 
@@ -107,7 +107,7 @@ def _attempt(run: Callable[[], _T]) -> _T | Exception:
 def _let_go(error: Exception, device: torch.device) -> Exception:
     """Free what a request held that failed for good, and say why it did."""
     let_go(error)
-    return told(error, "a pass, in shorter ones as well", device, _WAY_OUT)
+    return explained(error, "a pass, in shorter ones as well", device, _WAY_OUT)
 
 
 def _waves(jobs: Sequence[Job]) -> list[dict[str, list[int]]]:

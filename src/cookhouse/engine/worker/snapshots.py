@@ -51,7 +51,7 @@ class Snapshot:
     folder: Path | None = None
     """The files that they were read from."""
     sha256: Mapping[str, str] | None = None
-    """What these have to be."""
+    """Digests of these files, by name; None: they are not compared."""
     num_samples: int = 0
     """Samples of them under way."""
     is_superseded: bool = False

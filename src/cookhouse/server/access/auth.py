@@ -39,7 +39,7 @@ class KeyRing:
         return self.owners[0]
 
     def has(self, key: str) -> bool:
-        """Whether a key is one of these."""
+        """True for a key of this ring."""
         digest = _digest(key)
         return sum(hmac.compare_digest(known, digest) for known in self._digests) > 0
 

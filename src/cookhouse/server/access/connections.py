@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from cookhouse.errors import InputError
-from cookhouse.server.access.connection import Connection
 
 _log = logging.getLogger(__name__)
 _SPARE_DESCRIPTORS = 64
@@ -60,6 +60,18 @@ def limits_of(max_connections: int | None, max_address_connections: int | None, 
         max_address_connections=min(most, max_address_connections or most // 2),
         head_seconds=head_seconds,
     )
+
+
+class Connection(Protocol):
+    @property
+    def is_idle(self) -> bool:
+        """Whether it may go: no request of it is being answered, and what came with its beginning has been read."""
+
+    @property
+    def age_seconds(self) -> float: ...
+
+    def abort(self) -> None:
+        """Close it at once; it is removed by then."""
 
 
 class Connections:

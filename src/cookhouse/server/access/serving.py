@@ -25,7 +25,7 @@ _LOG_SECONDS = 60.0
 
 def make_server(app: Any, connections: Connections) -> "GuardedServer":
     """One that handles no signals, and has no socket yet."""
-    logging.getLogger("uvicorn.error").addFilter(_Sparse())
+    logging.getLogger("uvicorn.error").addFilter(_SPARSE)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -188,3 +188,7 @@ class _Sparse(logging.Filter):
             self._next_at[record.msg] = now + _LOG_SECONDS
             return True
         return False
+
+
+_SPARSE = _Sparse()
+"""One for all servers of a process, whose logger is one."""

@@ -25,6 +25,7 @@ from cookhouse.server.backup.named_files import (
 )
 from cookhouse.server.journal import Segments
 from cookhouse.server.store.identity import ID_FILE
+from cookhouse.server.store.private import SALT_FILE
 from cookhouse.server.store.sqlite import copy_database
 from cookhouse.server.store.state_dir import DATABASE, is_state_dir
 from cookhouse.server.store.store import Store
@@ -35,8 +36,8 @@ _MAX_TRIES = 20
 _PAUSE_SECONDS = 1.0
 """Before the database is copied again: what is being deleted takes a moment to lose its row."""
 _SAY_SECONDS = 5.0
-_UNNAMED = ("api-key", ID_FILE)
-"""Files that no row names. The key says whose the checkpoints are."""
+_UNNAMED = ("api-key", ID_FILE, SALT_FILE)
+"""Files that no row names. The key says whose the checkpoints are, the salt what tenants are called in metrics."""
 
 
 def back_up(state_dir: Path, folder: Path, *, journal: str | None = None, say: Say) -> Sequence[str]:

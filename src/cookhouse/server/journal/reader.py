@@ -56,13 +56,8 @@ class JournalReader:
             reader._reading = lambda: nullcontext(session)
             yield reader
 
-    def live_sessions(self) -> Sequence[SessionRow]:
-        """Those that have not ended, oldest first."""
-        query = sa.select(SessionRecord).where(SessionRecord.finished_at.is_(None))
-        return self._select(SessionRow, query.order_by(SessionRecord.created_at))
-
     def live_owners(self) -> Mapping[str, str]:
-        """Whose each of them is, by id, oldest first: nothing of their rows that may be damaged is read."""
+        """Owners of sessions that have not ended, by id, oldest first. Reads no column that may be damaged."""
         query = sa.select(SessionRecord.session_id, SessionRecord.owner).where(SessionRecord.finished_at.is_(None))
         with self._reading() as session:
             return {row.session_id: row.owner for row in session.execute(query.order_by(SessionRecord.created_at))}

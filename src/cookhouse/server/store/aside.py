@@ -1,4 +1,4 @@
-"""What lies in a folder of the server's and its database does not know: moved out of it, never deleted."""
+"""Files that lie in a folder of the server's and are not in its database: moved out of it, never deleted."""
 
 import logging
 import uuid

@@ -16,8 +16,12 @@ def make_private(file: Path) -> None:
             file.chmod(0o600)
 
 
-def kept_secret(file: Path) -> bytes:
-    """A secret that is drawn once and kept in a file that its owner alone may read.
+SALT_FILE = "tenant-salt"
+"""In a state folder: the secret with which the names of tenants in metrics are made."""
+
+
+def read_or_draw(file: Path) -> bytes:
+    """The secret in a file that its owner alone may read; drawn where there is none.
 
     Raises:
         OSError: it cannot be read or written.
