@@ -52,10 +52,10 @@ def test_summary_has_before_and_after_and_what_to_type() -> None:
     assert "supervised of cookhouse/tiny: done after 10 of 10 steps, 61 s" in lines
     assert [line.split()[-2:] for line in lines if "loss (nats" in line] == [["2.5000", "0.1250"]]
     assert [line.split()[-2:] for line in lines if "exact match" in line] == [["0.0%", "87.5%"]]
-    assert "asked     2 [b]+ 2? ⏎ quick" in lines, "markup in a prompt must be shown, not obeyed"
+    assert "prompt    2 [b]+ 2? ⏎ quick" in lines, "markup in a prompt must be shown, not obeyed"
     assert "before    five" in lines
     assert "after     4 ✓" in lines
-    assert "run folder   runs/x" in lines
+    assert "run directory  runs/x" in lines
     assert "report       runs/x/report.html" in lines
     assert "page         .venv/bin/cookhouse view runs/x" in lines
     assert "next         .venv/bin/cookhouse sample runs/x 'hi'" in lines
@@ -67,9 +67,9 @@ def test_a_long_prompt_has_its_question() -> None:
     prompt = "# Tools\n" + "You may call. " * 30 + "What does the bread cost?"
     sample = AnswerSample(prompt=prompt, expected="", before="", after="55")
     print_summary(out, summary(samples=[sample]), "cookhouse")
-    (asked,) = [line for line in text_of(out).splitlines() if line.startswith("asked")]
-    assert asked.startswith("asked     # Tools")
-    assert asked.endswith("What does the bread cost?")
+    (prompt,) = [line for line in text_of(out).splitlines() if line.startswith("prompt ")]
+    assert prompt.startswith("prompt    # Tools")
+    assert prompt.endswith("What does the bread cost?")
 
 
 def test_what_the_figures_come_to_stands_below_them() -> None:
@@ -90,7 +90,7 @@ def test_a_question_has_its_conversation_above_it() -> None:
     )
     print_summary(out, summary(samples=(few, many)), "cookhouse")
     assert (
-        "\nearlier   system: Be brief.\n          user: turn 0\\x1b[2J\nasked     Where?\nafter     There.\n"
+        "\nearlier   system: Be brief.\n          user: turn 0\\x1b[2J\nprompt    Where?\nafter     There.\n"
         in text_of(out)
     )
     assert "\nearlier   system: Be brief.\n          … 1 more message\n          user: turn 1\\x1b[2J\n" in text_of(out)
@@ -125,7 +125,7 @@ def test_an_interrupted_run_says_how_to_continue() -> None:
     print_summary(nothing_saved, summary(is_interrupted=True, num_steps=0, state_path=None), "cookhouse")
     assert "interrupted after 0 of 10 steps" in text_of(nothing_saved)
     assert text_of(out).endswith(
-        "to continue  python -m cookhouse run supervised log_path=runs/x behavior_if_log_dir_exists=resume\n"
+        "to continue    python -m cookhouse run supervised log_path=runs/x behavior_if_log_dir_exists=resume\n"
     )
 
 
@@ -145,7 +145,7 @@ def test_what_looks_like_markup_or_an_emoji_code_is_shown_as_it_stands() -> None
     print_summary(out, summary(samples=(AnswerSample(prompt="a :x: b", expected="[b]", before=None, after=None),)), "c")
     text = text_of(out)
     assert "ratio 3:x:4 [b]\n" in text
-    assert "asked     a :x: b\nexpected  [b]\n" in text
+    assert "prompt    a :x: b\nexpected  [b]\n" in text
 
 
 def test_a_long_example_is_cut() -> None:
@@ -187,7 +187,7 @@ def test_a_plan_names_its_figures() -> None:
     print_plan(out, plan)
     text = text_of(out)
     assert "tokens           40,000, of which 10,000 (25.0%) are trained on" in text
-    assert "run folder       runs/x" in text
+    assert "run directory    runs/x" in text
 
 
 def test_a_plan_comes_before_its_settings_and_shows_those_that_somebody_set() -> None:

@@ -33,6 +33,6 @@ def test_a_page_links_to_files_of_the_repository_that_are_there() -> None:
     # Sphinx does not see what a page only names.
     for page in ROOT.glob("docs/**/*.md"):
         text = page.read_text(encoding="utf-8")
-        # `examples/STEP.jsonl` lies in a run folder.
+        # `examples/STEP.jsonl` lies in a run directory.
         for named in re.findall(r"`((?:src|examples|bench|scripts)/(?!STEP)[\w/.-]+)`", text):
             assert (ROOT / named).exists(), f"{page.relative_to(ROOT)} names {named}"

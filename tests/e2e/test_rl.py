@@ -144,5 +144,5 @@ def test_rollouts_ahead_are_one_step_old_at_most(cookhouse: Cookhouse, exports: 
 
 
 def test_the_trained_weights_answer(cookhouse: Cookhouse, exports: Mapping[str, str], whole: Path) -> None:
-    """Catches a run folder of which `cookhouse sample` knows the renderer or the weights no more."""
+    """Catches a run directory of which `cookhouse sample` knows the renderer or the weights no more."""
     assert run(cookhouse, exports, "sample", str(whole), "--max-tokens", "8", "Compute 1 + 2.").strip()

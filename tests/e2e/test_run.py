@@ -25,7 +25,7 @@ def test_a_run_reports_before_and_after_and_what_to_type_next(reference: Referen
         "asked ",
         "before ",
         "after ",
-        "run folder",
+        "run directory",
     ):
         assert figure in out
     assert "cookhouse sample " in out

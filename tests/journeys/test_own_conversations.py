@@ -104,7 +104,7 @@ def train(journey: Journey) -> None:
     assert "cookhouse run supervised log_path=runs/prices behavior_if_log_dir_exists=resume" in said
     journey.run("cookhouse runs")
     journey.remark("""It goes on where it was. At the end stand the figures from before and after, and some of the
-        held-out questions with what was answered; the weights are kept in the run folder.""")
+        held-out questions with what was answered; the weights are kept in the run directory.""")
     said = journey.run("cookhouse runs resume prices")
     assert re.search(r"going on after step \d+ of 60", said)
     assert "done after 60 of 60 steps" in said

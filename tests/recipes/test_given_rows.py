@@ -109,7 +109,7 @@ async def test_held_out_answers_have_their_conversations(tmp_path: Path) -> None
 
 
 async def test_a_resume_needs_the_same_rows(tmp_path: Path) -> None:
-    """Catches rows that leave no trace in the run folder, so that others are taken for them."""
+    """Catches rows that leave no trace in the run directory, so that others are taken for them."""
     service, folder = FakeService(), tmp_path / "run"
     await run(settings(folder, dataset=ROWS), service)
     again = settings(folder, behavior_if_log_dir_exists="resume")

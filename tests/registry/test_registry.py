@@ -125,9 +125,9 @@ def test_weights_at_one_path_of_two_runs_are_two_versions() -> None:
 
 
 def test_what_depends_on_where_one_stands_is_refused() -> None:
-    # Catches a run folder that nobody finds from another directory.
+    # Catches a run directory that nobody finds from another directory.
     registry, good = NoopRegistry(), NewModel(name="sums", base_model="m", artifact=Artifact(path="tinker://made/1"))
-    with pytest.raises(InputError, match="run folder runs/a of a version of sums is no absolute path"):
+    with pytest.raises(InputError, match="run directory runs/a of a version of sums is no absolute path"):
         registry.register(replace(good, run_folder="runs/a"))
     with pytest.raises(InputError, match="has files without their sha256"):
         registry.register(replace(good, artifact=replace(good.artifact, files="/runs/a/weights")))

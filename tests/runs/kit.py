@@ -1,4 +1,4 @@
-"""Run folders made by hand: what a listing, a comparison and a deletion read of one."""
+"""Run directorys made by hand: what a listing, a comparison and a deletion read of one."""
 
 import json
 from collections.abc import Sequence

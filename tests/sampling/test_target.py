@@ -14,7 +14,7 @@ from cookhouse.weights.peft_folders import peft_path
 
 
 def run_folder(folder: Path, *sampler_paths: str | None) -> Path:
-    """A run folder with one checkpoint for each path."""
+    """A run directory with one checkpoint for each path."""
     config = {"recipe": "supervised", "config": {"model_name": "M", "renderer_name": "role_colon"}}
     (folder / "config.json").write_text(json.dumps(config))
     for step, path in enumerate(sampler_paths):
@@ -101,7 +101,7 @@ def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="is not the config of a run"):
             find_target(str(tmp_path))
     (tmp_path / "config.json").unlink()
-    with pytest.raises(InputError, match=r"is not a run folder: it has no config\.json"):
+    with pytest.raises(InputError, match=r"is not a run directory: it has no config\.json"):
         find_target(str(tmp_path))
     with pytest.raises(InputError, match="unknown weights 'runs/weights/final'"):
         find_target("runs/weights/final")

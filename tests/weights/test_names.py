@@ -11,7 +11,7 @@ from cookhouse.weights.names import BaseModel, find_weights
 
 
 def run_folder(folder: Path, *saved: tuple[str | None, str | None]) -> Path:
-    """A run folder with a checkpoint for each pair of state and sampler path."""
+    """A run directory with a checkpoint for each pair of state and sampler path."""
     folder.mkdir(parents=True)
     place = {"name": "n", "epoch": 0, "batch": 0, "step": 0, "final": False}
     lines = [json.dumps({**place, "state_path": state, "sampler_path": sampler}) + "\n" for state, sampler in saved]

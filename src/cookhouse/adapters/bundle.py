@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cookhouse.training import Connect
 
 Ask: TypeAlias = Callable[[str], str]
-"""Given a question, returns delete, resume or raise; called only when the run folder exists and the config says ask."""
+"""Given a question about an existing run directory, returns delete, resume or raise; for the config's `ask` alone."""
 OpenCompleter: TypeAlias = "Callable[[str], MessageCompleter]"
 """Opens a completer of the model of that name."""
 
@@ -44,11 +44,11 @@ class Adapters:
     registry: "ModelRegistry | None" = None
     """Where models are registered, and named from; None: the one that the settings name, where one is needed."""
     sinks: "Sequence[Sink] | None" = None
-    """Where telemetry goes besides the run folder; None: to the terminal."""
+    """Where telemetry goes besides the run directory; None: to the terminal."""
     datasets: "DatasetStore | None" = None
     """Opens data sets by id; None: those of the Hugging Face hub, and folders laid out as they are."""
     ask: Ask | None = None
-    """Asks the user about an existing run folder; without it, `behavior_if_log_dir_exists=ask` is refused."""
+    """Asks the user about an existing run directory; without it, `behavior_if_log_dir_exists=ask` is refused."""
     program: str | None = None
     """How the user calls cookhouse, for the command that continues a run; None: `cookhouse`."""
     name: str | None = None

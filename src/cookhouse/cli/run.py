@@ -70,7 +70,7 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
     """Run the recipe of a name, or show what it would do; with the ports that the adapters of a name fill.
 
     Raises:
-        InputError: a setting, the adapters, the data or the run folder cannot be used.
+        InputError: a setting, the adapters, the data or the run directory cannot be used.
         ServiceError: the training service failed.
         typer.Exit: the run was interrupted and saved, or it consists of others of which some failed.
     """

@@ -32,7 +32,7 @@ def print_plan(console: Console, plan: RunPlan, *, every_setting: bool = False) 
     """What a run would do, and the settings that are not the defaults, or all."""
     say(console, f"{plan.recipe} on this plan; nothing was trained, no request was made\n")
     say(console, "plan")
-    for name, fact in {**plan.facts, "run folder": str(plan.folder)}.items():
+    for name, fact in {**plan.facts, "run directory": str(plan.folder)}.items():
         say_fact(console, f"  {name:<16}", fact)
     for note in plan.notes:
         say_fact(console, f"  {'note':<16}", printable(note))
@@ -115,10 +115,10 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     for sample in summary.samples:
         _print_sample(console, sample)
     if summary.synthetic:
-        say(console, f"\nsynthetic    no-op adapters made it up: {', '.join(summary.synthetic)}", style="bold")
+        say(console, f"\nsynthetic      no-op adapters made it up: {', '.join(summary.synthetic)}", style="bold")
     say(console, "")
     told = {
-        "run folder": summary.folder,
+        "run directory": summary.folder,
         "report": summary.report,
         "page": f"{program} view {shlex.quote(str(summary.folder))}",
         "best": summary.best,
@@ -129,16 +129,16 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     }
     for label, fact in told.items():
         if fact is not None:
-            say_fact(console, f"{label:<12}", str(fact))
+            say_fact(console, f"{label:<14}", str(fact))
     command = f"{program} {summary.next_command.removeprefix('cookhouse ')}"
-    say_command(console, f"{'to continue' if summary.is_interrupted else 'next':<12}", command)
+    say_command(console, f"{'to continue' if summary.is_interrupted else 'next':<14}", command)
 
 
 def _print_sample(console: Console, sample: AnswerSample) -> None:
     say(console, "")
     for label, line in zip(("earlier", *[""] * len(sample.earlier)), _earlier(sample.earlier), strict=False):
         say(console, f"{label:<9} {line}")
-    say_fact(console, f"{'asked':<9}", shortened(_whole_line(sample.prompt), _ANSWER_CHARACTERS))
+    say_fact(console, f"{'prompt':<9}", shortened(_whole_line(sample.prompt), _ANSWER_CHARACTERS))
     if sample.expected:
         say(console, f"expected  {_one_line(sample.expected)}")
     for label, answer in (("before", sample.before), ("after", sample.after), ("teacher", sample.teacher)):

@@ -154,7 +154,7 @@ def _check(new: NewModel) -> None:
     if not new.base_model:
         raise InputError(f"a version of {new.name} has no base model; say which one was trained")
     if new.run_folder is not None and not Path(new.run_folder).is_absolute():
-        raise InputError(f"run folder {new.run_folder} of a version of {new.name} is no absolute path")
+        raise InputError(f"run directory {new.run_folder} of a version of {new.name} is no absolute path")
     texts = (new.base_model, new.recipe, new.run_folder, new.config_hash, *new.metrics)
     if any(len(text) > _MAX_TEXT for text in texts if text is not None):
         raise InputError(f"a text of a version of {new.name} has more than {_MAX_TEXT:,} characters")

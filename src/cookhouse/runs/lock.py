@@ -1,4 +1,4 @@
-"""The lock of a run folder: held by the process that runs in it, and gone with that process, however it ends."""
+"""The lock of a run directory: held by the process that runs in it, and gone with that process, however it ends."""
 
 import fcntl
 import logging
@@ -16,7 +16,7 @@ _PATIENCE_SECONDS = 2.0
 
 
 def hold(folder: Path) -> IO[bytes]:
-    """Hold a run folder until the returned file is closed or the process ends.
+    """Hold a run directory until the returned file is closed or the process ends.
 
     Raises:
         InputError: another run holds it.
@@ -39,7 +39,7 @@ def hold(folder: Path) -> IO[bytes]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process runs in a run folder."""
+    """Whether a process runs in a run directory."""
     return is_locked(folder / LOCK_FILE)
 
 

@@ -1,4 +1,4 @@
-"""Names of what lies in a run folder, and where runs lie."""
+"""Names of what lies in a run directory, and where runs lie."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ from cookhouse.runs.sweeps import is_sweep, read_sweep
 
 
 def write_report(folder: Path) -> Path:
-    """Write report.html into a run folder, finished or not, and return its path.
+    """Write report.html into a run directory, finished or not, and return its path.
 
     Raises:
         InputError: the folder holds no run, or cannot be written.

@@ -20,7 +20,7 @@ class RunPlan:
     facts: Mapping[str, str]
     """What was found, in words and with units, by name: tokenizer, steps, adapter and so on."""
     changed: Mapping[str, Any] = field(default_factory=dict)
-    """Those that are not the defaults, but for the run folder."""
+    """Those that are not the defaults, but for the run directory."""
     notes: Sequence[str] = ()
     """What a person should know about the data, a sentence each."""
     previews: Sequence[Preview] = ()

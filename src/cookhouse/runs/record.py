@@ -1,4 +1,4 @@
-"""A run folder, finished or not, read into plain data; what is missing or broken is named there."""
+"""A run directory, finished or not, read into plain data; what is missing or broken is named there."""
 
 import json
 import shlex

@@ -13,12 +13,12 @@ from cookhouse.runs.names import SAMPLES_FOLDER
 
 
 def answers_path(folder: Path, step: int) -> Path:
-    """The file of a run folder for the weights after `step` steps."""
+    """The file of a run directory for the weights after `step` steps."""
     return folder / SAMPLES_FOLDER / f"{step:06d}.json"
 
 
 def evaluated_steps(folder: Path) -> dict[int, Path]:
-    """The files of answers in a run folder by the steps that the weights had taken, in their order."""
+    """The files of answers in a run directory by the steps that the weights had taken, in their order."""
     found = folder.glob(f"{SAMPLES_FOLDER}/*.json")
     return dict(sorted((int(path.stem), path) for path in found if path.stem.isdecimal() and path.is_file()))
 

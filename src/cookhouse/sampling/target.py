@@ -126,7 +126,7 @@ def _target_of_run(folder: Path) -> Target:
 
     config_file = folder / CONFIG_FILE
     if not config_file.exists():
-        raise InputError(f"{folder} is not a run folder: it has no config.json; name one such as runs/...")
+        raise InputError(f"{folder} is not a run directory: it has no config.json; name one such as runs/...")
     try:
         config = json.loads(config_file.read_text(encoding="utf-8"))["config"]
         model_name, renderer_name = str(config["model_name"]), str(config["renderer_name"])

@@ -94,7 +94,7 @@ class TeacherSamplingSettings:
     )
     teacher_samples: Literal["cached", "fresh"] = chz.field(
         default="cached",
-        doc="cached: what the teacher said is kept in the run folder and used in every epoch; fresh: it is asked anew.",
+        doc="cached: what the teacher said is saved in the run directory for every epoch; fresh: it is asked anew.",
     )
     samples_per_prompt: int = chz.field(
         default=1, doc="Answers of the teacher to each prompt, in one step.", validator=at_least(1)

@@ -36,7 +36,7 @@ class FolderSettings:
     )
     behavior_if_log_dir_exists: Literal["ask", "delete", "raise", "resume"] = chz.field(
         default="ask",
-        doc="What to do when the run folder exists: ask, delete, raise or resume.",
+        doc="What to do when the run directory exists: ask, delete, raise or resume.",
         validator=read_if(
             lambda config: config.log_path is not None, "with log_path, and a new folder is made without"
         ),
@@ -61,7 +61,7 @@ class FolderSettings:
     )
     wandb_name: str | None = chz.field(
         default=None,
-        doc="Name of the run in W&B, Trackio and MLflow; default: that of the run folder.",
+        doc="Name of the run in W&B, Trackio and MLflow; default: that of the run directory.",
         validator=read_if(_names_runs, "with wandb_project, or with wandb, trackio or mlflow among sinks"),
         metadata=facts(free_on_resume=True),
     )

@@ -40,7 +40,7 @@ def judge_setting(address: str | None = None) -> Any:
     """Who grades what no rule can; `address` is the setting that names another service, where that has the model."""
     return chz.field(
         default=None,
-        doc="Who compares answers with those of a benchmark's file that has match=judge: a run folder, a tinker:// "
+        doc="Who compares answers with those of a benchmark's file that has match=judge: a run directory, a tinker:// "
         "path, a registered model, a base model, or whoever the run's completer opens by that name; default: nobody.",
         validator=read_if(benchmark_files, "with a file among the benchmarks"),
         metadata=facts(weights=NamesWeights(port="completer", address=address)),

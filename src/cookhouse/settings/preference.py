@@ -78,8 +78,8 @@ class ReferenceSettings(PairLossSettings):
 
     reference_model: str | None = chz.field(
         default=None,
-        doc="Base model, tinker:// path or run folder whose logprobs are the reference; default: the weights that the "
-        "run began with.",
+        doc="Base model, tinker:// path or run directory whose logprobs are the reference; default: the weights that "
+        "the run began with.",
         validator=_WITH_REFERENCE,
         metadata=facts(
             weights=NamesWeights(in_own_format=True),
@@ -88,7 +88,7 @@ class ReferenceSettings(PairLossSettings):
     )
     cache_reference: bool = chz.field(
         default=True,
-        doc="Keep the reference's logprobs in the run folder, and ask for those of a pair only once.",
+        doc="Keep the reference's logprobs in the run directory, and ask for those of a pair only once.",
         validator=_WITH_REFERENCE,
     )
 

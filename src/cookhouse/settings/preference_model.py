@@ -46,7 +46,7 @@ class JudgeSettings(ModelSettings):
 
     preference_model: str | None = chz.field(
         default=None,
-        doc="Who compares answers: a run folder, a tinker:// path, a registered model, a base model, or whoever the "
+        doc="Who compares answers: a run directory, a tinker:// path, a registered model, a base model, or whoever the "
         "run's completer opens by that name; default: nobody.",
         metadata=facts(weights=NamesWeights(port="completer")),
     )

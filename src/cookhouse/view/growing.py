@@ -15,7 +15,7 @@ _MAX_RUNS: Final = 8
 
 
 class MetricsOfRuns:
-    """Metrics by run folder. For several threads."""
+    """Metrics by run directory. For several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

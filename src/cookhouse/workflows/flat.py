@@ -136,9 +136,9 @@ def _fit_batch(state: FlatState) -> bool:
     return fit_batch(state, batches_of(num_rows), f"{num_rows:,} rows") != before
 
 
-@stage(doing="opening the run folder", writes=("folder",), leaves_files=True)
+@stage(doing="opening the run directory", writes=("folder",), leaves_files=True)
 async def init_folder(state: FlatState) -> None:
-    """Make the run folder anew."""
+    """Make the run directory anew."""
     state.folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
     state.closing.push_async_callback(_close_folder, state)
     state.telemetry.add(state.folder.run_json)

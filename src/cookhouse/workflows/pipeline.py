@@ -27,7 +27,7 @@ class ChildRun:
     name: str
     recipe: str
     settings: Callable[[Mapping[str, Path]], Mapping[str, Any]]
-    """A run folder names weights: `{"load_checkpoint_path": str(folders["sft"])}` hands them on."""
+    """A run directory names weights: `{"load_checkpoint_path": str(folders["sft"])}` hands them on."""
 
 
 @dataclass(kw_only=True)

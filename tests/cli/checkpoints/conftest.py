@@ -1,4 +1,4 @@
-"""A run folder with what a real server wrote."""
+"""A run directory with what a real server wrote."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.server.hosting import KEY, Host, hosted
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run folder as a workflow leaves it: its server's state, and the checkpoints that it recorded."""
+    """A run directory as a workflow leaves it: its server's state, and the checkpoints that it recorded."""
 
     folder: Path
     state_path: str

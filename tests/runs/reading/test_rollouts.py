@@ -1,4 +1,4 @@
-"""Rollouts of a run folder: what its writer wrote is what the index and the groups say."""
+"""Rollouts of a run directory: what its writer wrote is what the index and the groups say."""
 
 import json
 from pathlib import Path

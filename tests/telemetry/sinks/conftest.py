@@ -15,7 +15,7 @@ os.environ["TRACKIO_DIR"] = f"{_SHARED}/trackio"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the tools keep what is not in a run folder."""
+    """Where the tools keep what is not in a run directory."""
     values = {
         "WANDB_MODE": "offline",
         "WANDB_ERROR_REPORTING": "false",

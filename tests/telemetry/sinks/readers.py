@@ -24,7 +24,7 @@ def wandb_rows(folder: Path) -> Sequence[Row]:
 
 
 def wandb_records(folder: Path) -> Sequence[Any]:
-    """Every record of the offline runs in a run folder, oldest first."""
+    """Every record of the offline runs in a run directory, oldest first."""
     return [record for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")) for record in _finished(path)]
 
 

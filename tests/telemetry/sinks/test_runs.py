@@ -254,7 +254,7 @@ async def test_a_tool_that_breaks_in_the_middle_stops_neither_the_run_nor_the_ot
 async def test_a_sink_that_cannot_start_ends_those_that_have(
     config: dict[str, Any], tmp_path: Path, collector: Collector
 ) -> None:
-    # Catches a run of a tool that stays open for ever, and a run folder left behind.
+    # Catches a run of a tool that stays open for ever, and a run directory left behind.
     collector.status = 400
     with pytest.raises(InputError, match="sink opentelemetry cannot start"):
         await _run({**config, "sinks": "tensorboard,opentelemetry"})

@@ -1,4 +1,4 @@
-"""What a tool's run is given, and what the run folder remembers of it."""
+"""What a tool's run is given, and what the run directory remembers of it."""
 
 from pathlib import Path
 

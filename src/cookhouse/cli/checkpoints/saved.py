@@ -43,7 +43,7 @@ class Saved:
 
 
 def list_saved(where: Path) -> list[Saved]:
-    """The checkpoints of a run folder or of a server's state folder, oldest first.
+    """The checkpoints of a run directory or of a server's state folder, oldest first.
 
     Raises:
         InputError: it is neither.

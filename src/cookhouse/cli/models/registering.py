@@ -123,7 +123,7 @@ def _artifact(path: str, files: Path | None, address: str | None = None) -> Arti
 def _of_folder(name: str, folder: Path, base_model: str | None) -> NewModel:
     if not folder.is_dir():
         raise InputError(
-            f"{str(folder)!r} names no weights; give a run folder, a {TINKER} path, or a folder of weights"
+            f"{str(folder)!r} names no weights; give a run directory, a {TINKER} path, or a folder of weights"
         )
     return NewModel(
         name=name,

@@ -47,7 +47,7 @@ async def open_preference_model(config: JudgeSettings, open_sampler: OpenSampler
     if name is None:
         raise InputError(
             "preference_model is not set, and something must compare answers; train one with "
-            "`cookhouse run preference_model`, and name its run folder"
+            "`cookhouse run preference_model`, and name its run directory"
         )
     if open_sampler is None:
         raise InputError(f"preference_model is {name!r}, and there is no service to ask it at")

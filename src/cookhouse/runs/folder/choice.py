@@ -36,7 +36,7 @@ def _default_registry() -> "ModelRegistry":
 
 
 class FolderChoice(StrEnum):
-    """What becomes of a run folder when a run starts."""
+    """What becomes of a run directory when a run starts."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -114,15 +114,15 @@ def _choose(spec: FolderSpec) -> str:
     if choice == "ask":
         if spec.ask is None:
             raise InputError(
-                f"run folder {spec.path} exists, and there is no terminal to ask on; "
+                f"run directory {spec.path} exists, and there is no terminal to ask on; "
                 "set behavior_if_log_dir_exists to delete or resume, or choose another log_path"
             )
-        choice = spec.ask(f"run folder {spec.path} exists; what now?")
+        choice = spec.ask(f"run directory {spec.path} exists; what now?")
     if choice not in _CHOICES:
-        raise InputError(f"{choice!r} is no way to treat an existing run folder; allowed: {', '.join(_CHOICES)}")
+        raise InputError(f"{choice!r} is no way to treat an existing run directory; allowed: {', '.join(_CHOICES)}")
     if choice == "raise":
         raise InputError(
-            f"run folder {spec.path} exists; choose another log_path, "
+            f"run directory {spec.path} exists; choose another log_path, "
             "or set behavior_if_log_dir_exists to delete or resume"
         )
     if not (spec.path / CONFIG_FILE).exists():

@@ -1,4 +1,4 @@
-"""The run folder: opened by making it, putting aside what lies in it, or going on in it; and the files in it."""
+"""The run directory: opened by making it, putting aside what lies in it, or going on in it; and the files in it."""
 
 import json
 import logging
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class RunFolder:
-    """An open run folder, held until it is closed. `resume` is the checkpoint to continue from, if it holds one."""
+    """An open run directory, held until it is closed. `resume` is the checkpoint to continue from, if it holds one."""
 
     path: Path
     is_new: bool

@@ -30,7 +30,7 @@ _RECORD = {"recipe": str, "config": dict}
 
 @dataclass(frozen=True, kw_only=True)
 class FoundRun:
-    """A run folder in its place."""
+    """A run directory in its place."""
 
     number: str
     """Counted from the oldest, 1; the children of 3 are 3.1, 3.2 and so on. It changes when an older run is deleted."""

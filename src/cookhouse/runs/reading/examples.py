@@ -57,7 +57,7 @@ def _shape(rows: "list[Token] | list[list[Token]] | Values") -> list[int | None]
 
 
 def example_steps(folder: Path) -> list[int]:
-    """The steps of a run folder, counted from 0, of which there are examples, in their order."""
+    """The steps of a run directory, counted from 0, of which there are examples, in their order."""
     names = [path.stem for path in (folder / EXAMPLES_FOLDER).glob("*.jsonl")]
     return sorted(int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= _MAX_NAME_DIGITS)
 

@@ -31,7 +31,7 @@ SINKS: OpenSet[SinkBuilder] = OpenSet(
         "mlflow": "cookhouse.telemetry.sinks.mlflow:make_sink",
     },
     check=lambda thing: thing if callable(thing) else None,
-    wants="a sink is named by a function of the run folder and the settings that makes one",
+    wants="a sink is named by a function of the run directory and the settings that makes one",
     takes=("folder", "settings"),
 )
 

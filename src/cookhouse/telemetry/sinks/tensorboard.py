@@ -1,4 +1,4 @@
-"""TensorBoard event files in the run folder, by TensorBoard's own writer: neither TensorFlow nor torch is needed."""
+"""TensorBoard event files in the run directory, by TensorBoard's own writer: neither TensorFlow nor torch is needed."""
 
 import time
 from collections.abc import Mapping

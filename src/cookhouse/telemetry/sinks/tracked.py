@@ -1,4 +1,4 @@
-"""What W&B, Trackio and MLflow have in common: a run of theirs for a run folder, which a resumed run goes on in."""
+"""What W&B, Trackio and MLflow have in common: a run of theirs for a run directory, which a resumed run goes on in."""
 
 import json
 import math
@@ -18,7 +18,7 @@ _FOLDER = "sinks"
 
 @dataclass(frozen=True, kw_only=True)
 class TrackerRun:
-    """A tool's run, as the run folder remembers it."""
+    """A tool's run, as the run directory remembers it."""
 
     id: str
     name: str
@@ -100,12 +100,12 @@ def read_tracker_run(folder: Path, tool: str) -> TrackerRun | None:
 
 
 def run_name(folder: Path, settings: Mapping[str, Any]) -> str:
-    """What a tool shows the run as: `wandb_name`, or the name of the run folder."""
+    """What a tool shows the run as: `wandb_name`, or the name of the run directory."""
     return settings.get("wandb_name") or folder.resolve().name
 
 
 def described(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, and what the run folder knows besides: `recipe`, `version` and `revision`."""
+    """The settings, and what the run directory knows besides: `recipe`, `version` and `revision`."""
     path = folder / "config.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return {**{name: known[name] for name in ("recipe", "version", "revision") if name in known}, **settings}

@@ -1,4 +1,4 @@
-"""Weights & Biases, by its own SDK. WANDB_MODE=offline needs no account; its files lie in the run folder."""
+"""Weights & Biases, by its own SDK. WANDB_MODE=offline needs no account; its files lie in the run directory."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""Answers to held-out conversations as a run folder keeps them."""
+"""Answers to held-out conversations as a run directory keeps them."""
 
 from collections.abc import Sequence
 from typing import TypedDict

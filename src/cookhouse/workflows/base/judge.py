@@ -30,7 +30,7 @@ def judges_asked(config: JudgedConfig, benchmarks: Sequence[object]) -> list[Jud
     if files and config.judge is None:
         raise InputError(
             f"{files[0].source} has rows with match=judge, and nobody is named who judges; set judge to a preference "
-            "model, such as a run folder, or to a base model"
+            "model, such as a run directory, or to a base model"
         )
     return [each.judge for each in files]
 

@@ -21,7 +21,7 @@ async def check_preference_model(state: TrainingState) -> None:
     if isinstance(named, BaseModel) and named.name != base:
         raise InputError(
             f"preference_model {config.preference_model} names no weights, and as a base model it would be asked as "
-            f"{base} is; give a run folder, a tinker:// path or a registered model, or set "
+            f"{base} is; give a run directory, a tinker:// path or a registered model, or set "
             f"preference_base_model={config.preference_model}"
         )
     among = (context.folder.path.parent, RUNS_FOLDER)

@@ -119,7 +119,7 @@ def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
 
 
 def recorded_sources(config: RowSettings, bundled: str, recorded: Mapping[str, DataSource]) -> dict[str, DataSource]:
-    """As `sources_of`, but those of the run folder where it has them: a function is then called once, and what is
+    """As `sources_of`, but those of the run directory where it has them: a function is then called once, and what is
     trained on is what the fingerprint is of.
     """
     return {name: recorded.get(name, source) for name, source in sources_of(config, bundled).items()}

@@ -93,7 +93,7 @@ def set_steps(state: TrainingState, num_batches: int) -> None:
 
 
 async def open_run(state: TrainingState) -> None:
-    """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off.
+    """Open the run directory and then the session: fresh, from weights, or where a checkpoint of the folder left off.
 
     Raises:
         InputError: the folder cannot be written, the service refuses the model, the checkpoint or the key, or the run

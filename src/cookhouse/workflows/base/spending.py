@@ -5,16 +5,13 @@ from dataclasses import dataclass, field
 
 from cookhouse.errors import InputError
 from cookhouse.runs import FolderChoice, read_history
+from cookhouse.runs.history.facts import usage_text
 from cookhouse.settings import TrainingSettings
 from cookhouse.settings.spending import PRICED
 from cookhouse.telemetry import events
 from cookhouse.training import ServiceClient
 from cookhouse.training.clients.metering import TokenMeter
 from cookhouse.workflows.stages.state import RunContext
-
-_WORDS = {"trained_tokens": "trained", "scored_tokens": "scored", "prompt_tokens": "of prompts"} | {
-    "sampled_tokens": "sampled"
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +28,8 @@ class ExpectedTokens:
     """What is not among them."""
 
     def __str__(self) -> str:
-        told = ", ".join(f"{count:,} tokens {_WORDS[kind]}" for kind, count in self.tokens.items())
         remark = f" ({self.remark})" if self.remark else ""
-        return f"{self.degree} {told}{remark}; on top: {self.on_top}".strip()
+        return f"{self.degree} {usage_text(self.tokens)}{remark}; on top: {self.on_top}".strip()
 
 
 def in_steps(count: int, num_steps: int, per_step: int) -> str:
@@ -72,7 +68,7 @@ def token_meter(config: TrainingSettings, context: RunContext) -> TokenMeter:
     """
     is_resumed = context.choice is FolderChoice.RESUME
     usage = (read_history(context.folder.path).usage if is_resumed else None) or {}
-    before = sum(count for kind, count in usage.items() if kind in _WORDS)
+    before = sum(count for kind, count in usage.items() if kind.endswith("_tokens"))
     limit = config.max_tokens_total
     if limit is not None and before >= limit:
         raise InputError(

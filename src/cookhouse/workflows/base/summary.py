@@ -31,7 +31,7 @@ Figures = Callable[[Row, Row, Row], Sequence[Figure]]
 
 
 def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
-    """The result of a run that ended well or was interrupted; figures from before a resume come from the run folder."""
+    """The result of a run that ended or was interrupted; figures from before a resume come from the run directory."""
     rows = read_metrics(state.folder.metrics)
     first = rows[0] if rows and rows[0]["step"] == 0 else {}
     last: Row = next((row for row in reversed(rows) if keys.LEARNING_RATE in row), {})

@@ -147,7 +147,7 @@ def preview(state: OffPolicyState) -> list[list[tuple[str, bool]]]:
     needs=("service",),
 )
 async def init_session(state: OffPolicyState) -> None:
-    """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
+    """Open the run directory and then the session: fresh, from weights, or where a checkpoint left off."""
     await open_run(state)
     state.evaluations += scheduled_evaluators(state.evaluators, state.telemetry, state.folder.evaluations)
 

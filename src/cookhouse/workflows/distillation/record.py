@@ -1,4 +1,4 @@
-"""What a teacher itself answers to the held-out problems, kept in the run folder."""
+"""What a teacher itself answers to the held-out problems, kept in the run directory."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -39,7 +39,7 @@ async def inspect_tasks(config: EvalSettings) -> "Sequence[InspectTask]":
 
 
 def inspect_results(folder: Path, tasks: "Sequence[InspectTask]") -> "list[InspectResult]":
-    """Of the tasks that are finished, in the run folder of one evaluation."""
+    """Of the tasks that are finished, in the run directory of one evaluation."""
     if not tasks:
         return []
     from cookhouse.evals.inspect.tasks import finished_result

@@ -106,7 +106,7 @@ def evaluated_benchmarks(config: EvalSettings) -> list[Benchmark]:
 )
 async def load_benchmarks(state: EvaluationState) -> None:
     """Read the items of every benchmark, and see that their answers can be graded here."""
-    # The run folder's own sources where it has them: they are of its store.
+    # The run directory's own sources where it has them: they are of its store.
     sources = {**state.sources, **state.context.folder.data}
     state.loaded = [
         await asyncio.to_thread(load_benchmark, each, sources[each.name], state.config.limit)
@@ -129,13 +129,13 @@ async def init_tokenizer(state: EvaluationState) -> None:
 
 
 @stage(
-    doing="opening the run folder",
+    doing="opening the run directory",
     reads=("config", "sources", "loaded", "tasks"),
     writes=("folder", "log"),
     leaves_files=True,
 )
 async def init_folder(state: EvaluationState) -> None:
-    """Open the run folder, with what was answered there before."""
+    """Open the run directory, with what was answered there before."""
     context = state.context
     folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
     state.folder = folder

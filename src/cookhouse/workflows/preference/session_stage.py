@@ -28,8 +28,8 @@ from cookhouse.workflows.stages.stage import stage
     uses=("completer",),
 )
 async def init_session(state: PreferenceState) -> None:
-    """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off; and
-    the reference. A loss that the service has is computed there.
+    """Open the run directory and then the session: fresh, from weights, or where a checkpoint of the folder left off;
+    and the reference. A loss that the service has is computed there.
     """
     await open_run(state)
     _refuse_longer(state)

@@ -149,7 +149,7 @@ def preview(state: PreferenceModelState) -> list[list[tuple[str, bool]]]:
     needs=("service",),
 )
 async def init_session(state: PreferenceModelState) -> None:
-    """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
+    """Open the run directory and then the session: fresh, from weights, or where a checkpoint left off."""
     await open_run(state)
     limit, longest = state.session.context_tokens, state.dataset.statistics.longest_tokens
     if limit is not None and longest > limit:

@@ -43,7 +43,7 @@ class RestoredRollouts:
 
 
 class RolloutLog:
-    """Reads and writes the rollouts of one run folder."""
+    """Reads and writes the rollouts of one run directory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -58,7 +58,7 @@ class RolloutLog:
         """
         line = f'{{"number":{group_id.number},"group":{group_to_json(group)}}}\n'
         path = self._groups_path(group_id.step)
-        # Not forced to the disk: it is there when the process dies, and the run folder's checkpoints do not hang on it.
+        # Not forced to the disk: it is there when the process dies, and checkpoints do not depend on it.
         with file_errors(path), path.open("a", encoding="utf-8") as file:
             file.write(line)
 

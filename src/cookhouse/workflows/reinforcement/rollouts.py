@@ -114,7 +114,7 @@ async def _name_second_model(state: RolloutState, name: str) -> SamplingClient:
     uses=("completer",),
 )
 async def init_session(state: RolloutState) -> None:
-    """Open the run folder and then the session, and the other models that rollouts need."""
+    """Open the run directory and then the session, and the other models that rollouts need."""
     await open_run(state)
     await open_rollouts(state)
 

@@ -75,7 +75,7 @@ async def build_env_group(state: ReinforcementState) -> None:
     uses=("completer",),
 )
 async def init_session(state: ReinforcementState) -> None:
-    """Open the run folder and then the session, and the other models that rollouts and a KL penalty need."""
+    """Open the run directory and then the session, and the other models that rollouts and a KL penalty need."""
     await open_run(state)
     config = state.config
     if config.temperature != 1.0:

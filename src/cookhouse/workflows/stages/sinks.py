@@ -16,7 +16,7 @@ def named_sinks(context: RunContext) -> Sequence[str]:
 
 
 async def start_sinks(context: RunContext, folder: Path) -> None:
-    """Start them over the run folder, one after another; from then on they hear of everything.
+    """Start them over the run directory, one after another; from then on they hear of everything.
 
     Raises:
         InputError: one cannot start.

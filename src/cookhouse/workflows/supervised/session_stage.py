@@ -23,7 +23,7 @@ from cookhouse.workflows.supervised.state import SupervisedState
     needs=("service",),
 )
 async def init_session(state: SupervisedState) -> None:
-    """Open the run folder and then the session: fresh, from weights, or where a checkpoint of the folder left off."""
+    """Open the run directory and then the session: fresh, from weights, or where a checkpoint left off."""
     await open_run(state)
     state.telemetry.event(events.DATA_COUNTS, text=str(state.counts))
     _refuse_longer(state)
