@@ -56,9 +56,9 @@ def test_summary_has_before_and_after_and_what_to_type() -> None:
     assert "before    five" in lines
     assert "after     4 ✓" in lines
     assert "run directory  runs/x" in lines
-    assert "report       runs/x/report.html" in lines
-    assert "page         .venv/bin/cookhouse view runs/x" in lines
-    assert "next         .venv/bin/cookhouse sample runs/x 'hi'" in lines
+    assert "report         runs/x/report.html" in lines
+    assert "page           .venv/bin/cookhouse view runs/x" in lines
+    assert "next           .venv/bin/cookhouse sample runs/x 'hi'" in lines
 
 
 def test_a_long_prompt_has_its_question() -> None:
