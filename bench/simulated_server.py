@@ -42,7 +42,7 @@ def _make_worker(options: WorkerOptions, engine: Mapping[str, Any], tell: Tell) 
 
 def _serve(state_dir: Path, costs: Mapping[str, float], pool: Mapping[str, int], keys: str) -> int:
     from cookhouse.server.main import run_server
-    from cookhouse.server.workers.plans import FOLDER, plans_of
+    from cookhouse.server.pool.plans import FOLDER, plans_of
 
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:1])

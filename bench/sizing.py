@@ -29,12 +29,12 @@ from tinker.proto import tinker_public_pb2 as pb
 from cookhouse.engine.contract import Worker
 from cookhouse.engine.simulated import SimulatedEngine
 from cookhouse.engine.transports.simulated import Simulated
-from cookhouse.server.journaling import OFF
+from cookhouse.server.pool.plans import WorkerPlan, plans_of, worker_options
+from cookhouse.server.recovery.journaling import OFF
 from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.store import Store
-from cookhouse.server.workers.plans import WorkerPlan, plans_of, worker_options
+from cookhouse.server.storage.store.store import Store
 
 _BASE = "cookhouse/tiny"
 _GROUP_SIZE = 8

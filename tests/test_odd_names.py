@@ -12,12 +12,12 @@ from cookhouse.blobs import open_blobs
 from cookhouse.data import data_source
 from cookhouse.data.sources.source import HubSource
 from cookhouse.engine.contract.urls import shared_folder
-from cookhouse.model_names import parse_served
+from cookhouse.models.names import parse_served
 from cookhouse.registry import Artifact, NewModel, open_registry
-from cookhouse.server.journal import Segments
-from cookhouse.server.store.rows import SessionRow
-from cookhouse.server.store.sqlite import copy_database
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.journal import Segments
+from cookhouse.server.storage.store.rows import SessionRow
+from cookhouse.server.storage.store.sqlite import copy_database
+from cookhouse.server.storage.store.store import Store
 
 NAMES = ["a%20b", "r%41b", "job%2Fmain", "lr?a", "x#y", "s p", "c@d", "key=value", "a&b", "[1]", "*", "m:n", "é"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import typer
 
 from cookhouse.cli.main import app as command_line
-from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES
-from cookhouse.policy_losses import POLICY_LOSSES
+from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES
+from cookhouse.losses.policy_losses import POLICY_LOSSES
 from cookhouse.recipes import Recipe, aliases_of, config_fields, every_recipe
 from cookhouse.telemetry import Metric
 from cookhouse.telemetry.keys import BUILT_IN

@@ -16,6 +16,7 @@ import os
 import re
 import sysconfig
 import traceback
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -138,3 +139,13 @@ def shown_path(filename: str) -> Path:
     """The path of a file for people: below the present folder where it is there."""
     path = Path(filename)
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Text in which what moves the cursor, rings the bell or turns the direction of writing is spelled out as `\x1b`.
+
+    `keep` are characters to leave as they are, such as the line break.
+    """
+    return "".join(
+        c if c.isprintable() or c in keep or unicodedata.category(c) == "Zs" else repr(c)[1:-1] for c in text
+    )

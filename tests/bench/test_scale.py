@@ -10,7 +10,7 @@ from bench.harness import isolated
 from bench.recorded import record
 
 from bench import scale, sizing
-from cookhouse.server.workers.plans import plans_of
+from cookhouse.server.pool.plans import plans_of
 
 
 def test_a_sleep_that_takes_longer_is_no_more_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

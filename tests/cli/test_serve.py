@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import typer
-from tests.server.checkpoints.test_checkpoints import NEW, fill
+from tests.server.storage.checkpoints.test_checkpoints import NEW, fill
 
 from cookhouse.cli import main
 from cookhouse.cli.main import app
@@ -22,11 +22,11 @@ from cookhouse.cli.serve.foreground import _announce, _run_beside
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.registry import Artifact, NewModel, open_registry
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.checkpoints.offline import add_checkpoint
-from cookhouse.server.checkpoints.remote import RemoteCheckpoints
-from cookhouse.server.store.rows import CheckpointRow
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.checkpoints.offline import add_checkpoint
+from cookhouse.server.storage.checkpoints.remote import RemoteCheckpoints
+from cookhouse.server.storage.store.rows import CheckpointRow
+from cookhouse.server.storage.store.store import Store
 from cookhouse.service.local import default_state_dir
 from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile
 

@@ -14,8 +14,8 @@ from tests.server.hosting import KEY, Host, hosted, hosted_over
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.engine import Engine
-from cookhouse.server.workers.children import Children
-from cookhouse.server.workers.plans import plans_of
+from cookhouse.server.pool.children import Children
+from cookhouse.server.pool.plans import plans_of
 
 PRECISIONS = ("float32", "bfloat16")
 """The second is the default on processors that multiply it faster; elsewhere torch computes it by way of fp32."""

@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 from tinker import types
 
 from cookhouse.engine.contract import SampleOutput
-from cookhouse.server.routes import sessions
+from cookhouse.server.http.routes import sessions
 from cookhouse.server.settings import Settings
 
 PROMPT = types.ModelInput.from_ints([3, 17, 4, 9])

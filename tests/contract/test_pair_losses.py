@@ -13,7 +13,7 @@ from tests.server.hosting import KEY, Host, hosted
 from tests.workflows.preference.kit import pairs
 from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_count_proto
 
-from cookhouse.pair_losses import PAIR_LOSSES
+from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.server.settings import Settings
 from cookhouse.settings import PairLossSettings
 from cookhouse.training import PairLossOffer, TinkerServiceClient, TrainingClient, Work

@@ -25,8 +25,8 @@ from tinker.types import (
 )
 
 from cookhouse.registry import folder_sha256
-from cookhouse.server.routes import HOT_ROUTES, ROUTERS
-from cookhouse.server.routes.not_offered import _NOT_OFFERED
+from cookhouse.server.http.routes import HOT_ROUTES, ROUTERS
+from cookhouse.server.http.routes.not_offered import _NOT_OFFERED
 from cookhouse.training import served_sha256
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*experimental.*")

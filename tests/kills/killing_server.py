@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.server import __main__ as program
-from cookhouse.server.journal import AddEntry, GroupCommit, PutState
-from cookhouse.server.libraries import hide_torch
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.settings import Settings
+from cookhouse.server.startup import hide_torch
+from cookhouse.server.storage.journal import AddEntry, GroupCommit, PutState
 
 MODULE = "tests.kills.killing_server"
 OFTEN = {"state_seconds": 0.2, "state_cost": 1.0}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
 from tests.kills.client import TOLD
 from tests.kills.nodes import Nodes
 from tests.kills.server import KEYS, KeptServer

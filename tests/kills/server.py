@@ -16,8 +16,8 @@ from typing import Self
 
 import httpx
 
-from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.checkpoints.state_folder import stored_checkpoints
+from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.storage.checkpoints.state_folder import stored_checkpoints
 from tests.waiting import wait_until
 
 KEYS = ("tml-killed-0001", "tml-killed-0002")

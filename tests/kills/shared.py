@@ -5,8 +5,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
 
-from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.storage.store.store import Store
 from tests.kills.server import KeptServer, files_in
 from tests.server.leases.balancer import balanced
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from safetensors.torch import load_file
 
-from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
 
 Weights = Mapping[str, torch.Tensor]
 

@@ -289,7 +289,9 @@ async def test_kto_learns_from_single_answers_and_others_do_not(make_config: Mak
     path = write(tmp_path / "kto.jsonl", rows)
     with pytest.raises(InputError, match=r"kto\.jsonl:1: .* dpo compares two answers .*pair_loss=kto"):
         await run(make_config(dataset_path=path, test_path=path), FakeService())
-    own = "from cookhouse.pair_losses import PairLoss, ipo\nMINE = PairLoss(function=ipo, compares_answers=True)\n"
+    own = (
+        "from cookhouse.losses.pair_losses import PairLoss, ipo\nMINE = PairLoss(function=ipo, compares_answers=True)\n"
+    )
     (tmp_path / "own.py").write_text(own)
     with pytest.raises(InputError, match=r"own\.py:MINE compares two answers"):
         await run(make_config(dataset_path=path, test_path=path, pair_loss=f"{tmp_path}/own.py:MINE"), FakeService())

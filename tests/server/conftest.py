@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 import pytest
 import sqlalchemy as sa
 
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.store.store import Store
 
 Place = Path | str
 OpenStore = Callable[..., Store]

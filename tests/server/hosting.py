@@ -16,11 +16,11 @@ import uvicorn
 from cookhouse.engine.contract import Worker, WorkerOptions
 from cookhouse.engine.engine import Engine
 from cookhouse.engine.transports.thread import InThread
-from cookhouse.server.app import create_app
+from cookhouse.server.http.app import create_app
 from cookhouse.server.main import bind
+from cookhouse.server.pool.plans import worker_options
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
-from cookhouse.server.workers.plans import worker_options
 
 KEY = "tml-test-key-0001"
 OTHER_KEY = "tml-test-key-0002"

@@ -11,20 +11,20 @@ import httpx
 import pytest
 import tinker
 from tests.contract.calls import new_trainer, train
-from tests.server.checkpoints.test_checkpoints import NEW, fill
 from tests.server.conftest import OpenStore
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, Host, hosted
+from tests.server.storage.checkpoints.test_checkpoints import NEW, fill
 from tests.server.test_routes import Server
 from tests.server.test_silence import HeldEngine
 from tests.server.unwritable import full_disk
 from tests.waiting import wait_until
 
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.store.store import Store
 
 PROMPT = tinker.ModelInput.from_ints([1, 2, 3])
 PARAMS = tinker.SamplingParams(max_tokens=2, stop=[])

@@ -10,7 +10,7 @@ from tests.server.unwritable import locked_database
 from tests.waiting import wait_until
 
 from cookhouse.server.settings import Settings
-from cookhouse.server.store import database
+from cookhouse.server.storage.store import database
 
 
 @pytest.fixture(params=[30.0, 0.2], ids=["patient", "impatient"])

@@ -15,8 +15,8 @@ from tests.waiting import wait_until
 
 from cookhouse.engine.contract import Logged
 from cookhouse.errors import InputError
+from cookhouse.server.pool.plans import plans_of
 from cookhouse.server.settings import Settings
-from cookhouse.server.workers.plans import plans_of
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_an_unknown_worker_and_the_last_one_are_refused_in_words(host: Host, sta
 def test_more_workers_than_there_may_be_are_refused(
     host: Host, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cookhouse.server.workers.plans._MAX_WORKERS", 3)
+    monkeypatch.setattr("cookhouse.server.pool.plans._MAX_WORKERS", 3)
     server = connected(stack, host)
     assert refusal(server, "/workers", {"kind": "manager"})[0] == 400
     assert server.post("/workers", kind="worker")["name"] == "worker2"

@@ -25,7 +25,7 @@ from cookhouse.engine.kernels.cpu import build
 from cookhouse.server.__main__ import CACHE_VARIABLE, DEVICE_VARIABLE, PRECISION_VARIABLE, SNAPSHOT_VARIABLE, main
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.store.store import Store
 
 SCRIPT = Path(__file__).with_name("serve_fake.py")
 LIMIT_SECONDS = 10.0
@@ -316,6 +316,6 @@ def test_budgets_of_memory_and_disk_come_from_either(
 
 def test_a_state_folder_is_read_without_torch() -> None:
     """Would catch seconds of waiting for a list of checkpoints."""
-    module = "cookhouse.server.checkpoints.offline"
+    module = "cookhouse.server.storage.checkpoints.offline"
     script = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

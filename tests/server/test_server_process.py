@@ -12,7 +12,7 @@ from cookhouse.server.__main__ import Stdout
 def test_it_never_loads_what_computes(tmp_path: Path) -> None:
     """Would catch an import that brings models, kernels or an engine into the process that answers clients."""
     program = (
-        "import sys, cookhouse.server.__main__, cookhouse.server.app, cookhouse.server.service\n"
+        "import sys, cookhouse.server.__main__, cookhouse.server.http.app, cookhouse.server.service\n"
         "names = [name for name in sys.modules if name.startswith('cookhouse.engine.')]\n"
         "print(*sorted({name.split('.')[2] for name in names}))\n"
         "print('transformers' in sys.modules)\n"

@@ -20,8 +20,8 @@ from tests.server.test_silence import HeldEngine, sample
 from tests.server.unwritable import Unwritable, full_disk, locked_database
 from tests.waiting import wait_until
 
-from cookhouse.server.journal import JournalReader, Segments
 from cookhouse.server.settings import Settings
+from cookhouse.server.storage.journal import JournalReader, Segments
 
 IMPATIENT = Settings(store_patience_seconds=0.2, long_poll_seconds=10.0, sweep_seconds=3600.0)
 PATIENT = Settings(store_patience_seconds=60.0, long_poll_seconds=10.0, sweep_seconds=3600.0)

@@ -12,7 +12,7 @@ import pytest
 import tinker
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
-from tests.server.store.test_database import damage_pages, new_store
+from tests.server.storage.store.test_database import damage_pages, new_store
 from tests.server.test_routes import Server
 from tests.server.unwritable import locked_database
 
@@ -20,11 +20,11 @@ from cookhouse.engine.contract import Account, Amount
 from cookhouse.runs import History, Launch
 from cookhouse.runs.history.facts import usage_text
 from cookhouse.server.access.auth import KeyRing
+from cookhouse.server.pool.meter import Meter
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.requests.metering import Metering
-from cookhouse.server.sequencer.meter import Meter
-from cookhouse.server.store.store import Store
-from cookhouse.server.store.usage import Usage
+from cookhouse.server.storage.store.store import Store
+from cookhouse.server.storage.store.usage import Usage
 from cookhouse.training import TrainingSession, connect_to
 
 TOKENS = ("trained_tokens", "scored_tokens", "prompt_tokens", "sampled_tokens")

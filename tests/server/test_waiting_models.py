@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import Host, hosted
-from tests.server.journal.test_restoring import SETTINGS
 from tests.server.sequencer.test_states import EVERY_STEP
+from tests.server.storage.journal.test_restoring import SETTINGS
 from tests.server.test_routes import Server
 from tests.waiting import wait_until
 
 from cookhouse.engine.contract import DamagedError, LoraSpec, NoMemoryError, Room
-from cookhouse.server.workers.plans import plans_of
+from cookhouse.server.pool.plans import plans_of
 
 FULL = NoMemoryError("an adapter takes 2.00 GiB and 1.00 GiB of memory are free")
 BROKEN = OSError(5, "Input/output error")

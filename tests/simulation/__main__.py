@@ -10,7 +10,7 @@ import logging
 import time
 from dataclasses import asdict, fields, replace
 
-from cookhouse.server.workers.plans import plans_of
+from cookhouse.server.pool.plans import plans_of
 from tests.simulation.program import FAULTS, Surroundings, simulate
 
 

@@ -17,10 +17,10 @@ import sqlalchemy as sa
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, NoMemoryError
 from cookhouse.engine.simulated import SimulatedEngine, WorkerLostError
 from cookhouse.errors import InputError
-from cookhouse.server.journal import Segments
 from cookhouse.server.refusals import StorageBusyError
-from cookhouse.server.store.failures import full, locked
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.journal import Segments
+from cookhouse.server.storage.store.failures import full, locked
+from cookhouse.server.storage.store.store import Store
 from tests.simulation.processes import Disk
 
 REFUSAL, BUG = "an injected refusal", "an injected bug"

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
 
+from cookhouse.server.pool.plans import WorkerPlan
 from cookhouse.server.settings import Settings
-from cookhouse.server.workers.plans import WorkerPlan
 from tests.simulation.clients import Client, Habits, Ledger
 from tests.simulation.faults import DiskRates, FaultRates
 from tests.simulation.history import BrokenPromiseError
@@ -152,7 +152,7 @@ def simulate(
         with (
             tempfile.TemporaryDirectory(dir=_memory()) as folder,
             World(seed) as world,
-            patch("cookhouse.server.journal.segments.MAX_ROW_BYTES", _ROW_BYTES),
+            patch("cookhouse.server.storage.journal.segments.MAX_ROW_BYTES", _ROW_BYTES),
             _quiet(),
         ):
             return world.run(main())

@@ -18,13 +18,13 @@ from cookhouse.engine.contract import Worker
 from cookhouse.engine.simulated import Costs, SimulatedEngine
 from cookhouse.engine.transports.simulated import Simulated
 from cookhouse.errors import InputError
-from cookhouse.server.journaling import OFF
+from cookhouse.server.pool.plans import FOLDER, WorkerPlan, worker_options
+from cookhouse.server.recovery.journaling import OFF
 from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.store import Store
-from cookhouse.server.store.tables import AnswerRecord, EntryRecord, SamplerRecord, StateRecord
-from cookhouse.server.workers.plans import FOLDER, WorkerPlan, worker_options
+from cookhouse.server.storage.store.store import Store
+from cookhouse.server.storage.store.tables import AnswerRecord, EntryRecord, SamplerRecord, StateRecord
 from tests.simulation.faults import DiskRates, FaultRates, Faults, FaultyDisk, FussyEngine
 from tests.simulation.processes import KilledError, Process
 

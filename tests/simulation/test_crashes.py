@@ -6,8 +6,8 @@ that ran in another place, samples of other weights, and anything left over when
 
 import pytest
 
-from cookhouse.server.workers import member
-from cookhouse.server.workers.plans import plans_of
+from cookhouse.server.pool import member
+from cookhouse.server.pool.plans import plans_of
 from tests.simulation.history import BrokenPromiseError
 from tests.simulation.program import simulate
 

@@ -16,7 +16,7 @@ from cookhouse.errors import InputError
 from cookhouse.recipes.eval import origin_of
 from cookhouse.registry import Artifact, ModelRegistry, NewModel, open_registry
 from cookhouse.runs.names import REFERENCE_FILE
-from cookhouse.sampling.target import find_target
+from cookhouse.service.sampling.target import find_target
 from cookhouse.settings import PreferenceSettings, TrainingSettings
 from cookhouse.training import FakeService, ServiceClient, SessionSpec, open_session
 from cookhouse.weights.names import find_weights

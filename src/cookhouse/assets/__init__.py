@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cookhouse.errors import UnknownNameError
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 
 TINY_MODEL = "cookhouse/tiny"
 _MODEL_FOLDERS = {TINY_MODEL: "tiny"}

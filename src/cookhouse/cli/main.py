@@ -18,9 +18,8 @@ from cookhouse.cli.home import with_home
 from cookhouse.cli.streams import open_closed_streams
 from cookhouse.cli.usage import usage_message
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
-from cookhouse.errors import BadRowsError, CookhouseError, InputError, NoServiceError
+from cookhouse.errors import BadRowsError, CookhouseError, InputError, NoServiceError, printable
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
-from cookhouse.printable import printable
 from cookhouse.version import __version__
 
 

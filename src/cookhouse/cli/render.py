@@ -79,7 +79,7 @@ def show(
         read_conversations,
         rendered,
     )
-    from cookhouse.printable import printable
+    from cookhouse.errors import printable
     from cookhouse.report import render_page
     from cookhouse.telemetry import make_console, say
 
@@ -147,7 +147,7 @@ def _example(title: str, renderer: "Renderer", model_input: Any, weights: Sequen
 def _print_examples(examples: Sequence["RenderedExample"], *, as_lines: bool) -> None:
     from rich.text import Text
 
-    from cookhouse.printable import printable
+    from cookhouse.errors import printable
     from cookhouse.telemetry import make_console, say
 
     console = make_console()
@@ -171,7 +171,7 @@ def _print_results(results: Sequence["CheckResult"], *, is_whole: bool) -> None:
     from rich.table import Table
 
     from cookhouse.chat.checks import Outcome
-    from cookhouse.printable import printable
+    from cookhouse.errors import printable
     from cookhouse.telemetry import make_console, say
 
     console = make_console()

@@ -20,10 +20,9 @@ from cookhouse.cli.sampling_options import (
     WeightsArgument,
     note_of,
 )
-from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.printable import printable
-from cookhouse.sampling.chat_model import Draw
-from cookhouse.sampling.target import Target, find_target
+from cookhouse.errors import InputError, UnknownNameError, printable
+from cookhouse.service.sampling.chat_model import Draw
+from cookhouse.service.sampling.target import Target, find_target
 
 if TYPE_CHECKING:
     from cookhouse.chat import Message
@@ -80,7 +79,7 @@ def _with_command(error: UnknownNameError, prompt: str | None, model: str | None
 
 
 async def _sample(target: Target, draw: Draw, system: str | None, question: str) -> None:
-    from cookhouse.sampling.engine import Engine
+    from cookhouse.service.sampling.engine import Engine
 
     async with Engine(say=lambda text: typer.echo(text, err=True)) as engine:
         chat_model = await engine.chat_model(target, draw)

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from cookhouse.cli.runs.names import NAMING, complete_run
-from cookhouse.sampling.chat_model import Answer
+from cookhouse.service.sampling.chat_model import Answer
 
 WeightsArgument: TypeAlias = Annotated[
     str | None,

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cookhouse.cli.tables import shortened, side_by_side
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.runs import AnswerSample, RunPlan, RunSummary
 from cookhouse.runs.history.facts import usage_text
 from cookhouse.telemetry import Event, Record, events, say, say_command, say_fact, wrapped

@@ -9,7 +9,7 @@ import typer
 from cookhouse.adapters import make_adapters
 from cookhouse.cli.options import layers_of
 from cookhouse.cli.run import finish, ports_of
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.recipes import read_config_file
 from cookhouse.recipes.experiment import is_experiment_file, read_experiment, write_experiment
 from cookhouse.recipes.run_sweep import NAME, extended, plan_sweep, read_grid, sweep_settings

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from rich.cells import cell_len, set_cell_size
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 
 _GAP = 2
 _LEAST_CELLS = 16

@@ -8,8 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from cookhouse.errors import UnknownNameError
-from cookhouse.printable import printable
+from cookhouse.errors import UnknownNameError, printable
 
 LEVEL_VARIABLE = "COOKHOUSE_LOG"
 _LOGGERS = ("cookhouse", "tinker")

@@ -35,8 +35,8 @@ from cookhouse.engine.model.text_part import text_config
 from cookhouse.engine.train.full import FullLayout
 from cookhouse.engine.train.full_checkpoint import read_full
 from cookhouse.errors import InputError
-from cookhouse.model_names import plain_name
 from cookhouse.models.base_files import changes_between, files_of_model
+from cookhouse.models.names import plain_name
 
 _CPU = torch.device("cpu")
 

@@ -8,7 +8,6 @@ import chz
 import tinker
 
 from cookhouse.data import parse_weights, shares
-from cookhouse.documents import read_json
 from cookhouse.envs.builder import ConfigBuilder
 from cookhouse.envs.dataset import EnvConfig
 from cookhouse.envs.second_model import OpenSampler
@@ -18,6 +17,7 @@ from cookhouse.rl import Env, EnvGroupBuilder, Metrics, RLDataset, RLDatasetBuil
 from cookhouse.rl.env.env import groups_of
 from cookhouse.rl.env.tags import checked_tag
 from cookhouse.settings import EnvironmentSettings
+from cookhouse.settings.documents import read_json
 
 EnvironmentBuilder: TypeAlias = Callable[[EnvironmentSettings, OpenSampler], RLDatasetBuilder]
 """Makes the environments of a run from its settings; the second argument opens a sampler of another model, once

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cookhouse.chat import Tokenizer, is_a_name
 from cookhouse.data import Example
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 
 _TRAINED_STYLE = "bold green"
 _UNTRAINED_STYLE = "dim"

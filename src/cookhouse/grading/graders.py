@@ -5,10 +5,10 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from cookhouse.blocking import watched
+from cookhouse.callables.blocking import watched
+from cookhouse.callables.returned import number_of, refused
 from cookhouse.grading.math import grade_math
 from cookhouse.naming import OpenSet
-from cookhouse.returned import number_of, refused
 
 Grader: TypeAlias = Callable[[str, str], Awaitable[float]]
 """How right an answer is, from 0 to 1; the second argument is the expected one."""

@@ -8,9 +8,9 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from cookhouse.sampling.chat_model import ChatModel, Draw
-from cookhouse.sampling.engine import Engine
-from cookhouse.sampling.target import find_target
+from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.engine import Engine
+from cookhouse.service.sampling.target import find_target
 
 _T = TypeVar("_T")
 _NO_DRAW = Draw(max_tokens=1, temperature=0.0, top_p=1.0, seed=0)

@@ -18,8 +18,8 @@ from tqdm import tqdm
 from cookhouse.chat import parse_messages
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.harnesses.background import BackgroundWeights
-from cookhouse.sampling.chat_model import ChatModel
 from cookhouse.sampling_client import sample_one
+from cookhouse.service.sampling.chat_model import ChatModel
 
 _T = TypeVar("_T")
 _Pair = tuple[Any, list[int], list[int]]

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import chz
 
 from cookhouse.adapters import EmbeddedEngine, Service, is_hosted
-from cookhouse.arguments import fits, shown
 from cookhouse.assets import absolute_model
-from cookhouse.documents import Document, read_document
+from cookhouse.callables.arguments import fits, shown
 from cookhouse.errors import InputError, UnknownNameError, with_article
 from cookhouse.files import expanded_home
 from cookhouse.naming import names_in
@@ -33,6 +32,7 @@ from cookhouse.settings import (
 )
 from cookhouse.settings.defaults import given as set_value
 from cookhouse.settings.defaults import is_left_open
+from cookhouse.settings.documents import Document, read_document
 from cookhouse.settings.facts import of_launch, weights_settings
 from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.reading import check_read, check_typed

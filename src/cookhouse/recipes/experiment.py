@@ -7,9 +7,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from cookhouse.arguments import checked
-from cookhouse.documents import read_document
+from cookhouse.callables.arguments import checked
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.settings.documents import read_document
 
 VERSION: Final = 2
 _OF_SECOND: Final = {"min_steps": None, "reduction_factor": 3}

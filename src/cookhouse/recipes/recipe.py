@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
 from cookhouse.recipes.aliases import recipe_of_module, what_is_meant

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import chz
 
 from cookhouse.adapters import Adapters, GivenAdapters, given_adapters
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.errors import BadRowsError, InputError
 from cookhouse.extras import has_engine, install_command
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use

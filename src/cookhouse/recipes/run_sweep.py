@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import chz
 
 from cookhouse.adapters import Adapters, GivenAdapters, given_adapters
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.recipes.aliases import tell_choices, without_aliases
 from cookhouse.recipes.config import settle

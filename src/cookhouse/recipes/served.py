@@ -12,9 +12,9 @@ from cookhouse.adapters import Service, ServiceAddress, is_hosted
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.extras import has_engine, require_engine
-from cookhouse.model_names import may_be_published
+from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES
 from cookhouse.models.catalog.retired import AS_OF, offered_as, successor_among, successors
-from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES
+from cookhouse.models.names import may_be_published
 from cookhouse.settings import AdapterSettings, ModelSettings, PairLossSettings, RunSettings, published_model_of
 from cookhouse.settings.rates import RateDefault
 from cookhouse.settings.spending import SpendingSettings

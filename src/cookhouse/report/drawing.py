@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, NamedTuple, TypeAlias
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.report.curves import MAX_POINTS, Curve, Point
 from cookhouse.report.scale import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, Scale, upward_scale
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 
 _SCRIPT: Final = files("cookhouse.report").joinpath("templates/rollouts.js").read_text(encoding="utf-8")
 """Of the page of rollouts."""

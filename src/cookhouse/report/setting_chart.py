@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.report.charts import Chart
 from cookhouse.report.drawing import series_style
 from cookhouse.report.scale import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, Scale, upward_scale

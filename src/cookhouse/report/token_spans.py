@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.report.token_colors import Quantity, Scale, Values, scale_of
 
 

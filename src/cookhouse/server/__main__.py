@@ -17,15 +17,14 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.engine.transports.ray.addresses import LOCAL
 from cookhouse.engine.transports.ray.workers import RayWorkers
 from cookhouse.errors import CookhouseError, InputError
-from cookhouse.model_names import parse_served
+from cookhouse.models.names import parse_served
 from cookhouse.registry import open_registry
 from cookhouse.server.leases.sharing import sharing_of
-from cookhouse.server.libraries import hide_torch, loading
 from cookhouse.server.main import EndSessions, run_server
+from cookhouse.server.pool.children import Children
+from cookhouse.server.pool.plans import plans_of
 from cookhouse.server.settings import Settings
-from cookhouse.server.waiting import wait_for_arguments
-from cookhouse.server.workers.children import Children
-from cookhouse.server.workers.plans import plans_of
+from cookhouse.server.startup import hide_torch, loading, wait_for_arguments
 
 KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
 DATABASE_VARIABLE = "COOKHOUSE_DATABASE"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import logging
 import os
 import resource
 import shutil
@@ -18,23 +19,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cookhouse.errors import InputError
-from cookhouse.model_names import parse_served
+from cookhouse.models.names import parse_served
 from cookhouse.server.access.auth import KeyRing
-from cookhouse.server.libraries import loading
-from cookhouse.server.store.state_dir import lock_state_dir
+from cookhouse.server.startup import loading
+from cookhouse.server.storage.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from cookhouse.engine.contract import Worker, WorkerOptions
     from cookhouse.registry import ModelRegistry
     from cookhouse.server.leases.leases import Leases
     from cookhouse.server.leases.sharing import Sharing
+    from cookhouse.server.pool.plans import WorkerPlan
     from cookhouse.server.service import Service
     from cookhouse.server.settings import Settings
-    from cookhouse.server.store.store import Store
-    from cookhouse.server.workers.plans import WorkerPlan
+    from cookhouse.server.storage.store.store import Store
 
 EndSessions = Literal["start", "missing", "eof"]
+_log = logging.getLogger(__name__)
 _STDIN = 0
+_SESSIONS_SECONDS = 2.0
 _EXIT_LOST = 75
 """EX_TEMPFAIL: start it again."""
 _LOST = (
@@ -94,10 +99,10 @@ def run_server(
         if stdin.ended.done():
             return
         libraries.result()
+        from cookhouse.server.pool.plans import FOLDER, WorkerPlan, worker_options
         from cookhouse.server.service import Service
         from cookhouse.server.settings import Settings
-        from cookhouse.server.store.store import Store
-        from cookhouse.server.workers.plans import FOLDER, WorkerPlan, worker_options
+        from cookhouse.server.storage.store.store import Store
 
         _raise_descriptor_limit()
         settings = settings or Settings()
@@ -208,8 +213,7 @@ async def _answer(
 ) -> None:
     from cookhouse.server.access.connections import Connections, limits_of
     from cookhouse.server.access.serving import make_server
-    from cookhouse.server.app import create_app
-    from cookhouse.server.ending import Ending
+    from cookhouse.server.http.app import create_app
 
     limits = service.settings
     connections = Connections(
@@ -267,3 +271,67 @@ def _url(host: str, listener: socket.socket) -> str:
     port = listener.getsockname()[1]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+
+
+class Ending:
+    """Ends a service and the server around it. Lives on the event loop.
+
+    SIGINT, SIGTERM       drains; again: at once; again: without waiting for answers to go out
+    a word on stdin       drains; again: nothing
+    the end of stdin      at once
+
+    Where the holder of stdin is the only client, the sessions end with it, and signals are for it alone: a batch queue
+    sends them to both, and the client has something to save.
+    """
+
+    def __init__(
+        self, service: "Service", server: "uvicorn.Server", *, is_for_one: bool, say: Callable[[str], None]
+    ) -> None:
+        """`is_for_one`: the holder of stdin is the only client."""
+        self._service = service
+        self._server = server
+        self._is_for_one = is_for_one
+        self._say = say
+        self._task: asyncio.Task[None] | None = None
+
+    def by_signal(self) -> None:
+        if self._is_for_one:
+            return
+        if self._task is None:
+            self.drain()
+        else:
+            self.at_once()
+
+    def drain(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain(), name="drain")
+
+    def by_eof(self) -> None:
+        if self._is_for_one:
+            self._task = asyncio.create_task(self._end_sessions(), name="end of the sessions")
+        else:
+            self.at_once()
+
+    def at_once(self) -> None:
+        self._server.force_exit = self._server.should_exit
+        self._server.should_exit = True
+        self._service.dismiss_waiters()
+
+    async def _drain(self) -> None:
+        seconds = self._service.settings.drain_seconds
+        self._say(f"stopping once what was accepted is answered, after {seconds:g} s at most")
+        try:
+            if not await self._service.drain(seconds):
+                self._say(f"not all was answered in {seconds:g} s")
+            await self._service.hand_over()
+        finally:
+            self.at_once()
+
+    async def _end_sessions(self) -> None:
+        try:
+            async with asyncio.timeout(_SESSIONS_SECONDS):
+                await self._service.session_life.end_all("interrupted")
+        except Exception:
+            _log.exception("the sessions of a client that is gone have not been ended")
+        finally:
+            self.at_once()

@@ -10,20 +10,22 @@ from pathlib import Path
 from cookhouse.engine.contract import Up
 from cookhouse.registry import ModelRegistry
 from cookhouse.server.access.auth import KeyRing
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.checkpoints.copying import Copying
-from cookhouse.server.checkpoints.external_weights import ExternalWeights
-from cookhouse.server.checkpoints.readonly import ReadOnlyCheckpoints
-from cookhouse.server.checkpoints.remote import RemoteCheckpoints
-from cookhouse.server.draining import Draining
-from cookhouse.server.journaling import OFF, Journaling
 from cookhouse.server.leases.forwarding import Forwarding
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.leases.placing import Placing
 from cookhouse.server.leases.profile import Profile
-from cookhouse.server.left import LeftSessions
+from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.leaving import Gone
+from cookhouse.server.pool.member import MakeWorker
+from cookhouse.server.pool.meter import Meter
+from cookhouse.server.pool.plans import FOLDER, WorkerPlan
+from cookhouse.server.recovery.journaling import OFF, Journaling
+from cookhouse.server.recovery.left import LeftSessions
+from cookhouse.server.recovery.replays import Replays
+from cookhouse.server.recovery.restoring import Restoring
+from cookhouse.server.recovery.session_life import SessionLife
+from cookhouse.server.recovery.sweeper import Sweeper
 from cookhouse.server.refusals import GoneError, LeaseLostError, NotFoundError, StorageError
-from cookhouse.server.replays import Replays
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.completions.completions import Answers
@@ -35,26 +37,24 @@ from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.requests.workers import WorkerRequests
-from cookhouse.server.restoring import Restoring
-from cookhouse.server.sequencer.calls import Calls
+from cookhouse.server.sequencer.draining import Draining
 from cookhouse.server.sequencer.futures import Future, Futures
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.intake import Intake
-from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.sequencer.sequencer import Sequencer
-from cookhouse.server.session_life import SessionLife
 from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.identity import check_state_folder
-from cookhouse.server.store.private import SALT_FILE, private_folder, read_or_draw
-from cookhouse.server.store.store import Store, open_own
-from cookhouse.server.sweeper import Sweeper
-from cookhouse.server.workers.leaving import Gone
-from cookhouse.server.workers.member import MakeWorker
-from cookhouse.server.workers.plans import FOLDER, WorkerPlan
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.checkpoints.copying import Copying
+from cookhouse.server.storage.checkpoints.external_weights import ExternalWeights
+from cookhouse.server.storage.checkpoints.readonly import ReadOnlyCheckpoints
+from cookhouse.server.storage.checkpoints.remote import RemoteCheckpoints
+from cookhouse.server.storage.store.identity import check_state_folder
+from cookhouse.server.storage.store.private import SALT_FILE, private_folder, read_or_draw
+from cookhouse.server.storage.store.store import Store, open_own
 
 _log = logging.getLogger(__name__)
 _HAND_OVER_SECONDS = 10.0

@@ -20,15 +20,15 @@ from typing import IO, TYPE_CHECKING
 from cookhouse.assets import resolve_model
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.extras import has_engine
-from cookhouse.model_names import plain_name
 from cookhouse.models.hub import HubPart, current_hub
+from cookhouse.models.names import plain_name
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.process import SERVER_COMMAND, ServerProcess, started_server
 from cookhouse.service.restarts import Deaths, Restarts
 from cookhouse.service.running import LocalServer, ServerStart
 
 if TYPE_CHECKING:
-    from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
+    from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
 
 LOOPBACK = "127.0.0.1"
 _LOCK_PATIENCE_SECONDS = 20.0
@@ -86,7 +86,7 @@ def stored_base_model(path: str) -> str | None:
 
 def keeps_checkpoints(state_dir: Path) -> bool:
     """Whether a server has kept its state here."""
-    from cookhouse.server.store.state_dir import is_state_dir
+    from cookhouse.server.storage.store.state_dir import is_state_dir
 
     return is_state_dir(state_dir)
 
@@ -94,7 +94,7 @@ def keeps_checkpoints(state_dir: Path) -> bool:
 def _stored(state_dir: Path) -> "Sequence[StoredCheckpoint]":
     if not keeps_checkpoints(state_dir) or not has_engine():
         return ()
-    from cookhouse.server.checkpoints.state_folder import stored_checkpoints
+    from cookhouse.server.storage.checkpoints.state_folder import stored_checkpoints
 
     return stored_checkpoints(state_dir)
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.engine.model_check import check_apart
-from cookhouse.model_names import plain_name
 from cookhouse.models.catalog.files import has_config, model_folder
+from cookhouse.models.names import plain_name
 
 
 def check_models(names: Sequence[str]) -> None:

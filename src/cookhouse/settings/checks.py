@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
-from cookhouse.bounds import Bound
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.losses.bounds import Bound
 
 Check = Callable[[Any, str], None]
 """Of a config and the name of one of its fields; fits chz's `validator`. A field that is None passes."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import chz
 
+from cookhouse.losses.pair_losses import BOUNDS, BUILT_IN_PAIR_LOSSES, DEFAULT_BETA, OPTIONS, PAIR_LOSSES, PairLoss
 from cookhouse.naming import listed
-from cookhouse.pair_losses import BOUNDS, BUILT_IN_PAIR_LOSSES, DEFAULT_BETA, OPTIONS, PAIR_LOSSES, PairLoss
 from cookhouse.settings.checks import at_least, bounded
 from cookhouse.settings.defaults import Default, computed, redefault
 from cookhouse.settings.facts import Alias, NamesWeights, facts

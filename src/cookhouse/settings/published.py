@@ -17,7 +17,7 @@ import chz
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 from cookhouse.settings.defaults import Default, always, has_default, in_words, is_left_open, redefault
 from cookhouse.settings.training import ModelSettings
 

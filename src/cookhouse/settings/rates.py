@@ -8,9 +8,9 @@ A rate is right for the model that it was measured on. For another one it is by 
 from typing import Any
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.model_names import plain_name
 from cookhouse.models.catalog.retired import successors
 from cookhouse.models.hyperparams import auto_lr, conversation_lr, reward_lr
+from cookhouse.models.names import plain_name
 from cookhouse.settings.defaults import given, is_left_open
 from cookhouse.settings.published import ByModel, is_embedded, is_published, published_model_of
 from cookhouse.settings.training import AUTO

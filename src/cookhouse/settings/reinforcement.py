@@ -6,8 +6,8 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.errors import InputError
+from cookhouse.losses.policy_losses import BOUNDS, CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, PolicyLoss, check_options
 from cookhouse.naming import listed
-from cookhouse.policy_losses import BOUNDS, CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, PolicyLoss, check_options
 from cookhouse.settings.advantages import AdvantageSettings
 from cookhouse.settings.checks import Checked, at_least, bounded
 from cookhouse.settings.defaults import Default, computed, is_left_open

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.bounds import ADAM
 from cookhouse.errors import InputError
+from cookhouse.losses.bounds import ADAM
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name

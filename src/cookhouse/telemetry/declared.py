@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.telemetry.keys import BUILT_IN
 from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric

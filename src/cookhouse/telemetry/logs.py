@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.telemetry.record import Event, Record
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.errors import InputError
 
 MAX_ENTRIES = 1_000

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.telemetry import events
 from cookhouse.telemetry.console import make_console, say
 from cookhouse.telemetry.declared import find_metric

@@ -1,6 +1,6 @@
 """Training: the one loop, the clients of the service that computes, sessions and checkpoints."""
 
-from cookhouse.pair_losses import PairLogprobs
+from cookhouse.losses.pair_losses import PairLogprobs
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.training.clients.client import (
     Connect,

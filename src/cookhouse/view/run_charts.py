@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.report.charts import Chart, ChartGroup
 from cookhouse.report.columns import MetricColumns
 from cookhouse.report.run_charts import chart_outline, run_chart

@@ -18,9 +18,9 @@ from cookhouse.cli.chat.conversation import Conversation
 from cookhouse.cli.chat.screen import Screen, Writer
 from cookhouse.data import read_conversations
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.sampling.chat_model import Answer, ChatModel, Draw
-from cookhouse.sampling.engine import Engine
-from cookhouse.sampling.target import Target
+from cookhouse.service.sampling.chat_model import Answer, ChatModel, Draw
+from cookhouse.service.sampling.engine import Engine
+from cookhouse.service.sampling.target import Target
 
 DRAW = Draw(max_tokens=20, temperature=1.0, top_p=1.0, seed=None)
 

@@ -21,8 +21,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from cookhouse.blobs import FsspecBlobStore
 from cookhouse.cli import main
 from cookhouse.registry import Artifact, NewModel, open_registry
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.store.store import Store
 
 
 def call(*arguments: str | Path) -> int:

@@ -14,8 +14,8 @@ from cookhouse.cli import main
 from cookhouse.errors import InputError
 from cookhouse.models.hub import HuggingFaceHub, NoopHub
 from cookhouse.runs.lock import hold
-from cookhouse.server.checkpoints.state_folder import stored_checkpoints
-from cookhouse.server.store.state_dir import lock_state_dir
+from cookhouse.server.storage.checkpoints.state_folder import stored_checkpoints
+from cookhouse.server.storage.store.state_dir import lock_state_dir
 
 
 @pytest.fixture

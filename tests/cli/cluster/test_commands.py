@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 
 from cookhouse.cli import main
 from cookhouse.cli.cluster.table import lines_of
-from cookhouse.server.workers.plans import plans_of
+from cookhouse.server.pool.plans import plans_of
 
 
 @pytest.fixture(autouse=True)

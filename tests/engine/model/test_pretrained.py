@@ -354,7 +354,7 @@ def test_mxfp4_experts_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def _unpack_mxfp4(blocks: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """Experts (E, I, O) from pairs of 4-bit floats (sign, 2 exponent, 1 mantissa), low half first, times 2^(s - 127).
 
-    OCP Microscaling Formats v1.0, https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf
+    OCP Microscaling Formats v1.0, https://www.opencompute.org/settings/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf
     """
     codes = torch.stack([blocks & 15, blocks >> 4], -1).flatten(-2)
     sign, exponent, mantissa = (codes >> 3).float(), ((codes >> 1) & 3).float(), (codes & 1).float()

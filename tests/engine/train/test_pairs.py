@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from cookhouse import pair_losses
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import PAIR_LOSSES, ForwardBackward, ForwardBackwardOutput, TrainingDatum
 from cookhouse.engine.train.losses import check_request
 from cookhouse.engine.train.pairs import PAIR_LOSSES as IN_ENGINE
 from cookhouse.errors import InputError
-from cookhouse.pair_losses import PairLogprobs
+from cookhouse.losses import pair_losses
+from cookhouse.losses.pair_losses import PairLogprobs
 from cookhouse.settings import PairLossSettings
 from tests.engine.conftest import VOCAB_SIZE, random_datums
 from tests.engine.numerics import assert_gradients_near

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from cookhouse.copies import own_copy
-from cookhouse.returned import number_of
+from cookhouse.callables.copies import own_copy
+from cookhouse.callables.returned import number_of
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.waiting import next_line, wait_until
 
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.store.store import Store
 
 SETTINGS = Settings(sweep_seconds=3600.0, long_poll_seconds=10.0)
 SERVE = Path(__file__).parent / "serve_shared.py"

@@ -10,10 +10,10 @@ from tests.server.leases.test_routing import Two, in_thread, save
 from tests.server.test_routes import Server
 from tests.waiting import wait_until
 
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.store.failures import unreachable
-from cookhouse.server.store.rows import CheckpointRow
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.store.failures import unreachable
+from cookhouse.server.storage.store.rows import CheckpointRow
+from cookhouse.server.storage.store.store import Store
 
 KEY = {"X-Idempotency-Key": "k"}
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from tests.server.conftest import Cluster
-from tests.server.store.test_schema import connected
+from tests.server.storage.store.test_schema import connected
 
 from cookhouse.errors import InputError
 from cookhouse.server.leases.leases import Leases
-from cookhouse.server.store.identity import service_id
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.store.identity import service_id
+from cookhouse.server.storage.store.store import Store
 
 
 @pytest.fixture

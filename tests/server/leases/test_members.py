@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from tests.server.conftest import Cluster
 from tests.server.leases.keepers import keeper_of
-from tests.server.store.test_schema import connected
+from tests.server.storage.store.test_schema import connected
 from tests.waiting import wait_until
 
 from cookhouse.errors import InputError
@@ -21,12 +21,12 @@ from cookhouse.server.leases.listing import Listing
 from cookhouse.server.leases.members import Members
 from cookhouse.server.leases.profile import Profile
 from cookhouse.server.refusals import LeaseLostError, StorageBusyError
-from cookhouse.server.store import postgresql as module
-from cookhouse.server.store.copies import Copies
-from cookhouse.server.store.failures import unreachable
-from cookhouse.server.store.rows import SessionRow
-from cookhouse.server.store.store import Store
-from cookhouse.server.store.tables import ServerRecord
+from cookhouse.server.storage.store import postgresql as module
+from cookhouse.server.storage.store.copies import Copies
+from cookhouse.server.storage.store.failures import unreachable
+from cookhouse.server.storage.store.rows import SessionRow
+from cookhouse.server.storage.store.store import Store
+from cookhouse.server.storage.store.tables import ServerRecord
 
 NO_PROFILE = Profile()
 

@@ -15,24 +15,24 @@ import zstandard
 from sqlalchemy.exc import OperationalError
 from tests.server.hosting import KEY, OTHER_KEY
 from tests.server.leases.conftest import Shared, knows_another
-from tests.server.test_draining import drain
+from tests.server.sequencer.test_draining import drain
 from tests.server.test_routes import Server
 from tests.server.test_silence import HeldEngine
 from tests.waiting import wait_until
 from tinker.proto import tinker_public_pb2 as pb
 
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.journal.segments import MAX_ROW_BYTES
 from cookhouse.server.leases import keeper, taking
 from cookhouse.server.leases.beats import Beats
 from cookhouse.server.leases.keeper import Keeper
 from cookhouse.server.leases.members import Holder, Member, Members
+from cookhouse.server.recovery.restoring import Restoring
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.requests.training import TrainingRequests
-from cookhouse.server.restoring import Restoring
-from cookhouse.server.store.failures import unreachable
-from cookhouse.server.store.rows import SessionRow
-from cookhouse.server.store.tables import ServerRecord
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.journal.segments import MAX_ROW_BYTES
+from cookhouse.server.storage.store.failures import unreachable
+from cookhouse.server.storage.store.rows import SessionRow
+from cookhouse.server.storage.store.tables import ServerRecord
 
 Two = tuple[Server, Server]
 BEGIN: dict[str, Any] = {"tags": [], "user_metadata": None, "sdk_version": "0.38.0"}

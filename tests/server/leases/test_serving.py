@@ -11,7 +11,7 @@ from tests.waiting import wait_until
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.server.leases.profile import Profile
-from cookhouse.server.store.rows import RunRow, SamplerRow
+from cookhouse.server.storage.store.rows import RunRow, SamplerRow
 
 __all__ = ["group"]
 

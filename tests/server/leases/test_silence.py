@@ -11,7 +11,7 @@ from cookhouse.server.leases import keeper as keeping
 from cookhouse.server.leases.keeper import Keeper
 from cookhouse.server.leases.members import Member
 from cookhouse.server.leases.silence import Silence
-from cookhouse.server.store.failures import unreachable
+from cookhouse.server.storage.store.failures import unreachable
 
 MINE, OTHER = "mine", "other"
 

@@ -8,7 +8,7 @@ import pytest
 
 from cookhouse.server.leases import taking
 from cookhouse.server.leases.taking import Taking
-from cookhouse.server.store.failures import unreachable
+from cookhouse.server.storage.store.failures import unreachable
 
 pytestmark = pytest.mark.anyio
 

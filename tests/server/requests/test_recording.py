@@ -21,7 +21,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.requests import recording
 from cookhouse.server.requests.recording import Recording
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.store.store import Store
 from cookhouse.server.wire import decode_pass, parse_training
 
 PROMPT, ANSWERS = [5, 6, 7], ([1, 2, 3, 4], [2, 1])

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.server.workers.scripted import ACCOUNT, Several, create, drawn, forget, sample, settle, step
+from tests.server.pool.scripted import ACCOUNT, Several, create, drawn, forget, sample, settle, step
 
 from cookhouse.engine.contract import (
     CanceledError,
@@ -19,7 +19,7 @@ from cookhouse.engine.contract import (
     SampleOutput,
     Step,
 )
-from cookhouse.server.workers.member import Member
+from cookhouse.server.pool.member import Member
 
 pytestmark = pytest.mark.anyio
 NO_PROCESS = OSError(12, "Cannot allocate memory")
@@ -27,7 +27,7 @@ NO_PROCESS = OSError(12, "Cannot allocate memory")
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cookhouse.server.workers.member._FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("cookhouse.server.pool.member._FIRST_PAUSE_SECONDS", 0.01)
 
 
 def member(several: Several, name: str) -> Member:

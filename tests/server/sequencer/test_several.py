@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.workers.scripted import (
+from tests.server.pool.scripted import (
     ACCOUNT,
     Several,
     create,
@@ -40,9 +40,9 @@ from cookhouse.engine.contract import (
     Step,
 )
 from cookhouse.errors import InputError, ServiceError
+from cookhouse.server.pool.leaving import Gone
 from cookhouse.server.refusals import LostError
-from cookhouse.server.store.usage import Usage
-from cookhouse.server.workers.leaving import Gone
+from cookhouse.server.storage.store.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -848,7 +848,7 @@ async def test_calls_are_closed_while_weights_move(tmp_path: Path) -> None:
 
 async def test_one_worker_that_is_down_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch new models that wait for a worker which cannot be started, beside one that runs."""
-    monkeypatch.setattr("cookhouse.server.workers.member._FIRST_PAUSE_SECONDS", 30.0)
+    monkeypatch.setattr("cookhouse.server.pool.member._FIRST_PAUSE_SECONDS", 30.0)
     async with Several(tmp_path, workers=2) as several:
         for _ in range(2):
             await several.worker("worker0").lose()

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import hosted
-from tests.server.journal.examples import entry, state
-from tests.server.journal.test_restoring import served
+from tests.server.storage.journal.examples import entry, state
+from tests.server.storage.journal.test_restoring import served
 from tests.server.test_routes import Server
 from tests.server.test_silence import HeldEngine
 from tests.server.unwritable import locked_database
 from tests.waiting import wait_until
 
-from cookhouse.server.journal import Change, Entry, JournalReader, Segments
 from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.sequencer import states as states_module
 from cookhouse.server.sequencer.history import Coming, History
 from cookhouse.server.settings import Settings
+from cookhouse.server.storage.journal import Change, Entry, JournalReader, Segments
 
 EVERY_STEP = Settings(
     state_seconds=0.0, state_cost=1e9, state_retry_seconds=3600.0, store_patience_seconds=0.2, sweep_seconds=3600.0

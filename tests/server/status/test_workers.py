@@ -16,8 +16,8 @@ from tests.waiting import wait_until
 
 from cookhouse.engine.contract import CacheUse, Event, MemoryUse, Up, Worker, WorkerOptions
 from cookhouse.engine.transports.thread import InThread
+from cookhouse.server.pool.plans import WorkerPlan, plans_of
 from cookhouse.server.settings import Settings
-from cookhouse.server.workers.plans import WorkerPlan, plans_of
 
 CACHE = CacheUse(
     base_model="cookhouse/tiny",

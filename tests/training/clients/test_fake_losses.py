@@ -10,7 +10,7 @@ from cookhouse.engine.contract import PAIR_LOSSES
 from cookhouse.engine.train.loss import LossInputs
 from cookhouse.engine.train.losses import LOSSES
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.policy_losses import OWN_LOSSES
+from cookhouse.losses.policy_losses import OWN_LOSSES
 from cookhouse.training.clients.fake_losses import token_losses
 
 RNG = np.random.default_rng(0)

@@ -17,8 +17,8 @@ from tests.view.conftest import TOKEN
 from cookhouse.assets import TINY_MODEL
 from cookhouse.chat import get_renderer
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.sampling.chat_model import ChatModel, Draw
-from cookhouse.sampling.target import Target
+from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.target import Target
 from cookhouse.training import FakeService
 from cookhouse.training.clients.fake import FakeState
 from cookhouse.view.access import Access

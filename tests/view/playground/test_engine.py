@@ -11,8 +11,8 @@ from tests.waiting import wait_until
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.sampling.chat_model import Draw
-from cookhouse.sampling.target import Target
+from cookhouse.service.sampling.chat_model import Draw
+from cookhouse.service.sampling.target import Target
 from cookhouse.view.place import Place
 from cookhouse.view.playground.engine import SharedEngine
 from cookhouse.view.playground.playground import Playground

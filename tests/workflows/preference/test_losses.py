@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.pair_losses import PAIR_LOSSES, PairLogprobs, PairLoss
+from cookhouse.losses.pair_losses import PAIR_LOSSES, PairLogprobs, PairLoss
 from cookhouse.settings import PairLossSettings
 
 # Of four pairs: Σ logprob of chosen and rejected, the same under the reference, and tokens.

@@ -10,7 +10,7 @@ from tests.workflows.base.kit import answered, datum
 
 from cookhouse.engine.contract import PAIR_LOSSES as OF_ENGINE
 from cookhouse.errors import InputError
-from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES, PairLogprobs, PairLoss
+from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES, PairLogprobs, PairLoss
 from cookhouse.settings import PairLossSettings
 from cookhouse.training import PairLossOffer, Work
 from cookhouse.weights.checkpoints import Cursor

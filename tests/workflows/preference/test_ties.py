@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cookhouse.pair_losses import PAIR_LOSSES
+from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.recipes.dpo import Config
 from cookhouse.workflows.preference.metrics import pair_metrics, pairs_of_sums
 

@@ -24,13 +24,13 @@ from cookhouse.cli.sampling_options import (
 )
 from cookhouse.cli.verbosity import LogLevel, Verbose
 from cookhouse.errors import CookhouseError, InputError
-from cookhouse.sampling.chat_model import Answer, ChatModel, Draw
-from cookhouse.sampling.target import Target, find_target
+from cookhouse.service.sampling.chat_model import Answer, ChatModel, Draw
+from cookhouse.service.sampling.target import Target, find_target
 
 if TYPE_CHECKING:
     from cookhouse.chat import Delta, Message
     from cookhouse.cli.chat.screen import Screen
-    from cookhouse.sampling.engine import Engine
+    from cookhouse.service.sampling.engine import Engine
 
 HELP = """\
 /system TEXT  set the system message; no text
@@ -79,7 +79,7 @@ def chat(
 async def converse(target: Target, draw: Draw, system: str | None, registry: str | None) -> None:
     """Take turns with whoever types until they leave."""
     from cookhouse.cli.chat.screen import Screen
-    from cookhouse.sampling.engine import Engine
+    from cookhouse.service.sampling.engine import Engine
 
     screen = Screen()
     async with Engine(say=screen.say) as engine:

@@ -9,7 +9,7 @@ from typing import TextIO
 import typer
 from rich.cells import cell_len
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.telemetry import make_console, tell
 
 _PROMPT = "> "

@@ -21,7 +21,7 @@ from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.cli.tables import side_by_side, when
 from cookhouse.errors import InputError
 from cookhouse.extras import require_engine
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.local import default_state_dir
 
@@ -185,7 +185,7 @@ def import_(
     _quiet_unless_watched()
     from cookhouse.engine.export import import_peft
     from cookhouse.engine.files.manifest import is_checkpoint, read_num_steps, read_spec
-    from cookhouse.server.checkpoints.offline import add_checkpoint
+    from cookhouse.server.storage.checkpoints.offline import add_checkpoint
     from cookhouse.service.local import folder_key
 
     kept_in = state_dir or default_state_dir(os.environ)

@@ -177,7 +177,7 @@ def _delete(going: _Going) -> None:
         if going.state_dir is None:
             asyncio.run(_delete_there(going.path))
         else:
-            from cookhouse.server.checkpoints.offline import delete_checkpoint
+            from cookhouse.server.storage.checkpoints.offline import delete_checkpoint
 
             has_files = delete_checkpoint(going.state_dir, going.path)
             if not has_files:

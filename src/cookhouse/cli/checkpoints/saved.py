@@ -15,7 +15,7 @@ from cookhouse.service.local import default_state_dir, keeps_checkpoints, servic
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 if TYPE_CHECKING:
-    from cookhouse.server.store.rows import CheckpointRow
+    from cookhouse.server.storage.store.rows import CheckpointRow
 
 TINKER = "tinker://"
 _WHAT_PEFT_LOADS = (
@@ -207,6 +207,6 @@ def _of_run(folder: Path) -> list[Saved]:
 
 def _of_state_dir(state_dir: Path) -> list[Saved]:
     require_engine(f"reading what a server keeps in {state_dir}")
-    from cookhouse.server.checkpoints.state_folder import stored_checkpoints
+    from cookhouse.server.storage.checkpoints.state_folder import stored_checkpoints
 
     return [Saved(path=kept.row.path, folder=kept.folder, row=kept.row) for kept in stored_checkpoints(state_dir)]

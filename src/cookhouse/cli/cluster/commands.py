@@ -119,7 +119,7 @@ def _watch(server: "Operator") -> None:
 
     from cookhouse.cli.cluster.operator import UnreachableError
     from cookhouse.cli.cluster.table import lines_of
-    from cookhouse.printable import printable
+    from cookhouse.errors import printable
     from cookhouse.telemetry import make_console
 
     console = make_console()

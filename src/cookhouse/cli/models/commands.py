@@ -9,8 +9,7 @@ import typer
 
 from cookhouse.cli.runs.names import NAMING, complete_run
 from cookhouse.cli.tables import aligned, when
-from cookhouse.errors import InputError
-from cookhouse.printable import printable
+from cookhouse.errors import InputError, printable
 
 if TYPE_CHECKING:
     from cookhouse.registry import Artifact, ModelRegistry, ModelVersion

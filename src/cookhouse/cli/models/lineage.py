@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 from rich.tree import Tree
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.registry import ModelRegistry, ModelVersion, Query, ancestors, children_by_parent
 from cookhouse.telemetry import find_metric
 

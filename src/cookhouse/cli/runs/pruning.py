@@ -14,8 +14,7 @@ from cookhouse.cli.models.commands import Registry
 from cookhouse.cli.runs.deletion import Force, confirm, has_user, num_bytes, size_text
 from cookhouse.cli.runs.names import Under
 from cookhouse.cli.tables import fitted, when
-from cookhouse.errors import InputError
-from cookhouse.printable import printable
+from cookhouse.errors import InputError, printable
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.find import FoundRun, find_runs
 from cookhouse.runs.names import RUNS_FOLDER

@@ -7,8 +7,7 @@ from rich.console import Console
 
 from cookhouse.cli.summary import print_sweep
 from cookhouse.cli.tables import side_by_side
-from cookhouse.errors import InputError
-from cookhouse.printable import printable
+from cookhouse.errors import InputError, printable
 from cookhouse.report import Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, is_sweep, read_history, read_record, read_result, read_sweep
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER

@@ -16,8 +16,8 @@ def back_up_state(state_dir: Path, folder: Path, journal: str | None, checkpoint
         InputError: there is no state folder, or the copy cannot be written.
         ServiceError: the database is damaged or locked, or files went faster than they could be copied.
     """
-    from cookhouse.server.backup.backup import back_up
-    from cookhouse.server.checkpoints.state_folder import CHECKPOINTS
+    from cookhouse.server.storage.backup.backup import back_up
+    from cookhouse.server.storage.checkpoints.state_folder import CHECKPOINTS
     from cookhouse.telemetry import make_console, say
 
     tell = partial(say, make_console(stderr=True))
@@ -60,6 +60,6 @@ def check_backup(
 
 def _ids_at(checkpoints: str) -> Collection[str]:
     """Of the checkpoints whose files are kept at a URL."""
-    from cookhouse.server.checkpoints.blob_files import BlobFiles, id_in
+    from cookhouse.server.storage.checkpoints.blob_files import BlobFiles, id_in
 
     return {id_in(name) for name in BlobFiles(checkpoints).found().files}

@@ -16,7 +16,7 @@ from cookhouse.cli.serve.checks import check_command, check_port_is_free, is_loo
 from cookhouse.cli.serve.foreground import run_in_foreground
 from cookhouse.errors import InputError
 from cookhouse.extras import require_engine
-from cookhouse.model_names import parse_served
+from cookhouse.models.names import parse_served
 from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.service.local import default_state_dir, service_folder
 

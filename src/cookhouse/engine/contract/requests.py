@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cookhouse import pair_losses
-from cookhouse.bounds import ADAM
 from cookhouse.errors import InputError
+from cookhouse.losses import pair_losses
+from cookhouse.losses.bounds import ADAM
 
 _OBJECT_BYTES = 1024
 """What a list or an array takes beside its values, roughly."""

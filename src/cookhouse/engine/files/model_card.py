@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from cookhouse.assets import resolve_model
 from cookhouse.engine.contract import LoraSpec
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 
 CARD = "README.md"
 

@@ -22,7 +22,7 @@ from cookhouse.engine.model.vocabulary import check_tokens
 from cookhouse.engine.train.loss import Loss, LossFunction, LossInputs
 from cookhouse.engine.train.pairs import PAIR_LOSSES
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.policy_losses import OWN_LOSSES, POLICY_LOSSES, STABLE_REINFORCE, check_options
+from cookhouse.losses.policy_losses import OWN_LOSSES, POLICY_LOSSES, STABLE_REINFORCE, check_options
 
 
 def cross_entropy(lp_M: Tensor, inputs: LossInputs) -> Tensor:

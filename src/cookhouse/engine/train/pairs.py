@@ -18,7 +18,7 @@ from cookhouse.engine import contract
 from cookhouse.engine.contract import ForwardBackward
 from cookhouse.engine.train.loss import Loss, LossInputs
 from cookhouse.errors import InputError
-from cookhouse.pair_losses import BOUNDS, BUILT_IN_PAIR_LOSSES, PairLogprobs, PairLoss
+from cookhouse.losses.pair_losses import BOUNDS, BUILT_IN_PAIR_LOSSES, PairLogprobs, PairLoss
 
 _REFERENCE = "reference_logprobs"
 TOKEN_LOGPROBS = "token_logprobs"

@@ -19,7 +19,6 @@ from typing import Any
 import chz
 
 from cookhouse.chat import Message, text_of
-from cookhouse.documents import read_json
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.libraries.verifiers_client import Turn, make_client
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder
@@ -27,6 +26,7 @@ from cookhouse.envs.prompting import Prompting
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.extras import install_command
 from cookhouse.rl import EnvFromMessageEnv, MessageStepResult
+from cookhouse.settings.documents import read_json
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

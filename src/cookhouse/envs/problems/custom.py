@@ -7,12 +7,12 @@ from typing import Generic, TypeVar, cast
 
 import chz
 
-from cookhouse.arguments import checked
-from cookhouse.copies import own_copy
+from cookhouse.callables.arguments import checked
+from cookhouse.callables.copies import own_copy
+from cookhouse.callables.returned import refused
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder
 from cookhouse.envs.prompting import Prompting
-from cookhouse.returned import refused
 from cookhouse.rl import Env, EnvFromMessageEnv, MessageEnv
 from cookhouse.rl.env.tags import checked_tag
 from cookhouse.settings import EnvironmentSettings, part_of

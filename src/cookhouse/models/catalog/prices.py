@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 
 ADDRESS = "https://tinker-docs.thinkingmachines.ai/tinker/models.json"
 AS_OF = "2026-10"

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 
 AS_OF = "2026-09-02"
 """The last retirement that is in the table."""

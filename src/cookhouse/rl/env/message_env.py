@@ -7,11 +7,11 @@ from typing import Any, Protocol, cast
 
 import tinker
 
-from cookhouse.blocking import watched
+from cookhouse.callables.blocking import watched
+from cookhouse.callables.copies import own_copy
+from cookhouse.callables.returned import function_place, refused
 from cookhouse.chat import Message, Renderer, Termination, TrainOnWhat, parse_messages, text_of
-from cookhouse.copies import own_copy
 from cookhouse.errors import InputError
-from cookhouse.returned import function_place, refused
 from cookhouse.rl.env.env import Closable, Metrics, StepResult
 from cookhouse.rl.env.own_metrics import beside_own
 from cookhouse.rl.env.returned_step import returned_step

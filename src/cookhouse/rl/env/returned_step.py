@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.returned import number_of, refused, returned_metrics, returned_reward
+from cookhouse.callables.returned import number_of, refused, returned_metrics, returned_reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cookhouse.callables.returned import function_place, refused
 from cookhouse.errors import InputError
-from cookhouse.returned import function_place, refused
 
 ALL = "all"
 """The scope of the metrics of all groups, which no tag may have."""

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from cookhouse.blocking import watched
+from cookhouse.callables.blocking import watched
+from cookhouse.callables.copies import own_copy
+from cookhouse.callables.returned import refused, returned_metrics, returned_reward
 from cookhouse.chat import Message, ToolCall, UnparsedToolCall, with_tools
-from cookhouse.copies import own_copy
 from cookhouse.errors import InputError
-from cookhouse.returned import refused, returned_metrics, returned_reward
 from cookhouse.rl.env.env import Metrics
 from cookhouse.rl.env.message_env import MessageStepResult
 from cookhouse.rl.env.own_metrics import beside_own

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
-from cookhouse.blocking import watched_either
+from cookhouse.callables.blocking import watched_either
 from cookhouse.errors import InputError
 
 MAX_RESULT_CHARS = 16384

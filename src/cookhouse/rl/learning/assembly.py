@@ -12,7 +12,7 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.errors import InputError
-from cookhouse.policy_losses import POLICY_LOSSES, PolicyLoss
+from cookhouse.losses.policy_losses import POLICY_LOSSES, PolicyLoss
 from cookhouse.rl.trajectory import Trajectory, TrajectoryGroup, Transition, observed_tokens
 
 GroupAdvantages: TypeAlias = Sequence[Sequence[Sequence[float]]]

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import tinker
 
-from cookhouse.blocking import watched
+from cookhouse.callables.blocking import watched
+from cookhouse.callables.returned import refused
 from cookhouse.errors import CookhouseError, InputError, ServiceError, where_raised
-from cookhouse.returned import refused
 from cookhouse.rl.env.env import Env, StepResult
 from cookhouse.rl.env.returned_step import ReturnedStep, returned_step
 from cookhouse.rl.sampling.sampler import GroupSampler, StopCondition, TokensWithLogprobs

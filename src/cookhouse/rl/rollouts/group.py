@@ -20,9 +20,9 @@ from typing import Any, cast
 
 import tinker
 
-from cookhouse.blocking import watched
+from cookhouse.callables.blocking import watched
+from cookhouse.callables.returned import refused, returned_metrics, returned_reward
 from cookhouse.errors import InputError
-from cookhouse.returned import refused, returned_metrics, returned_reward
 from cookhouse.rl.env.env import CoupledBuilder, Env, EnvGroupBuilder, Metrics
 from cookhouse.rl.env.tags import checked_tags
 from cookhouse.rl.rollouts.closing import OpenEnvs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cookhouse.assets import adapter_folder, embedded_names
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.model_names import may_be_published, plain_name
+from cookhouse.models.names import may_be_published, plain_name
 from cookhouse.runs.listing.find import begins_run, find_run, find_runs, is_folder
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.runs.reading.ranges import Range, read_before, read_range
 
 LOG_BYTES = 1 << 16

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 
 from cookhouse.server.leases.members import Member, Members
-from cookhouse.server.store.postgresql import NOW
-from cookhouse.server.store.tables import ServerRecord, SessionRecord
+from cookhouse.server.storage.store.postgresql import NOW
+from cookhouse.server.storage.store.tables import ServerRecord, SessionRecord
 
 
 class Beats:

@@ -6,10 +6,10 @@ One that is not mounted is empty, or not there: a server over it would find noth
 from pathlib import Path
 
 from cookhouse.errors import InputError
-from cookhouse.server.store.database import Database
-from cookhouse.server.store.identity import ID_FILE, id_in, service_id_in, write_id
-from cookhouse.server.store.private import private_folder
-from cookhouse.server.store.tables import ServiceRecord
+from cookhouse.server.storage.store.database import Database
+from cookhouse.server.storage.store.identity import ID_FILE, id_in, service_id_in, write_id
+from cookhouse.server.storage.store.private import private_folder
+from cookhouse.server.storage.store.tables import ServiceRecord
 
 _MARKED = "shared folder"
 """The row that says that the file has been written; its value is what the first server called the folder."""

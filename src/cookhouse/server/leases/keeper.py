@@ -15,7 +15,7 @@ from cookhouse.server.leases.beats import Beats
 from cookhouse.server.leases.members import SILENT_SECONDS, Member
 from cookhouse.server.leases.silence import Silence
 from cookhouse.server.refusals import LeaseLostError, StorageError
-from cookhouse.server.store.clock import steady_seconds
+from cookhouse.server.storage.store.clock import steady_seconds
 
 BEAT_SECONDS = 1.0
 _CLAIM_BEATS = 10

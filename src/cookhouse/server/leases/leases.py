@@ -22,7 +22,7 @@ from cookhouse.server.leases.profile import Profile
 from cookhouse.server.leases.taking import TakeOver, Taking
 from cookhouse.server.refusals import LeaseLostError, StorageError
 from cookhouse.server.sessions.sessions import Sessions
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.store.store import Store
 
 _log = logging.getLogger(__name__)
 _KNOWN_SECONDS = 1.0

@@ -17,11 +17,11 @@ from sqlalchemy.dialects.postgresql import insert
 from cookhouse.server.leases.profile import Profile, check_places
 from cookhouse.server.leases.serving import Serving
 from cookhouse.server.refusals import LeaseLostError
-from cookhouse.server.store.postgresql import NOW
-from cookhouse.server.store.row_sums import add_new
-from cookhouse.server.store.rows import SessionRow
-from cookhouse.server.store.store import Store
-from cookhouse.server.store.tables import AnswerRecord, EntryRecord, SecretRecord, ServerRecord, SessionRecord
+from cookhouse.server.storage.store.postgresql import NOW
+from cookhouse.server.storage.store.row_sums import add_new
+from cookhouse.server.storage.store.rows import SessionRow
+from cookhouse.server.storage.store.store import Store
+from cookhouse.server.storage.store.tables import AnswerRecord, EntryRecord, SecretRecord, ServerRecord, SessionRecord
 
 SILENT_SECONDS = 5.0
 """A server unheard of for so long has ended, or is to."""

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import sqlalchemy as sa
 
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 from cookhouse.naming import listed
-from cookhouse.server.store.tables import EntryRecord, RunRecord, SamplerRecord, ServerRecord
+from cookhouse.server.storage.store.tables import EntryRecord, RunRecord, SamplerRecord, ServerRecord
 
 _log = logging.getLogger(__name__)
 _MAKES_MODELS = "create_model", "load_weights"

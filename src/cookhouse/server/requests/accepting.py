@@ -13,7 +13,6 @@ from typing import Any
 from tinker import types
 
 from cookhouse.server.access.bodies import body_of
-from cookhouse.server.journal import Entry, JournalReader
 from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.training import TrainingRequests
@@ -23,6 +22,7 @@ from cookhouse.server.sequencer.plans import Drawn, Plan, draw
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
+from cookhouse.server.storage.journal import Entry, JournalReader
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import UnknownNameError
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 
 
 def is_offered(name: str, offered: Collection[str]) -> bool:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from cookhouse.engine.contract import Account
-from cookhouse.server.sequencer.meter import Meter
-from cookhouse.server.store.store import Store
-from cookhouse.server.store.usage import Usage
+from cookhouse.server.pool.meter import Meter
+from cookhouse.server.storage.store.store import Store
+from cookhouse.server.storage.store.usage import Usage
 
 
 class Metering:

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from cookhouse.engine.contract import Url
 from cookhouse.errors import CookhouseError
-from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
 
 
 @asynccontextmanager

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from cookhouse.engine.contract import ForwardBackward, SampledSequence, SampleOutput, SampleRequest, TrainingDatum
 from cookhouse.errors import InputError
-from cookhouse.server.journal import AddRecording, GroupCommit
-from cookhouse.server.store.rows import RecordingRow
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.journal import AddRecording, GroupCommit
+from cookhouse.server.storage.store.rows import RecordingRow
+from cookhouse.server.storage.store.store import Store
 from cookhouse.server.wire import Provenance, Span, TrainingHead, provenance_of
 
 _INPUTS = "target_tokens", "logprobs", "advantages", "is_sampled"

@@ -15,21 +15,21 @@ from tinker import types
 
 from cookhouse.engine.contract import Account, Fetch
 from cookhouse.errors import InputError
-from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.journal import AddSampler, GroupCommit
+from cookhouse.server.pool.calls import Calls
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import check_seq_id
 from cookhouse.server.requests.opening import opened
 from cookhouse.server.requests.recording import Recording, sequence_ids
-from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.sessions.sessions import Sampler, Sessions, Snapshot
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.rows import SamplerRow
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.journal import AddSampler, GroupCommit
+from cookhouse.server.storage.store.rows import SamplerRow
+from cookhouse.server.storage.store.store import Store
 from cookhouse.server.wire import decode_sample
 
 _CLONE_SEQ_IDS = 1_000_000_000

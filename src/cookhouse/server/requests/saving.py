@@ -15,11 +15,7 @@ from tinker import types
 
 from cookhouse.engine.contract import Form, Publish, Save
 from cookhouse.errors import InputError
-from cookhouse.model_names import plain_name
-from cookhouse.server.checkpoints.checkpoint import NewCheckpoint, check_name, unwritten
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.checkpoints.encryption import Recipients, parse_recipients
-from cookhouse.server.journal import AddSampler
+from cookhouse.models.names import plain_name
 from cookhouse.server.refusals import DiskError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import check_seq_id, identity_of, plan_of, refusal_of
@@ -27,8 +23,12 @@ from cookhouse.server.sequencer.futures import Result
 from cookhouse.server.sequencer.plans import Drawn, Plan, request_id_of
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
-from cookhouse.server.store.rows import CheckpointKind, CheckpointRow, SamplerRow
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.checkpoints.checkpoint import NewCheckpoint, check_name, unwritten
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.checkpoints.encryption import Recipients, parse_recipients
+from cookhouse.server.storage.journal import AddSampler
+from cookhouse.server.storage.store.rows import CheckpointKind, CheckpointRow, SamplerRow
+from cookhouse.server.storage.store.store import Store
 
 _FORMS: Mapping[CheckpointKind, Form] = {
     "weights": "state",

@@ -27,11 +27,8 @@ from cookhouse.engine.contract import (
     Step,
 )
 from cookhouse.errors import CookhouseError, InputError
+from cookhouse.losses.policy_losses import POLICY_LOSSES, STABLE_REINFORCE
 from cookhouse.naming import listed
-from cookhouse.policy_losses import POLICY_LOSSES, STABLE_REINFORCE
-from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.journal.folders import JournalFolders
 from cookhouse.server.refusals import LostError, StorageError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import check_seq_id, identity_of, plan_of, refusal_of
@@ -43,8 +40,11 @@ from cookhouse.server.sequencer.rotation import Rotation
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.store.rows import CheckpointRow, RunRow
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.journal.folders import JournalFolders
+from cookhouse.server.storage.store.rows import CheckpointRow, RunRow
+from cookhouse.server.storage.store.store import Store
 from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
 
 _log = logging.getLogger(__name__)

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from cookhouse.errors import InputError
-from cookhouse.server.sequencer.calls import Calls
-from cookhouse.server.workers.leaving import leaver
-from cookhouse.server.workers.member import Member
-from cookhouse.server.workers.plans import Kind, WorkerPlan
+from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.leaving import leaver
+from cookhouse.server.pool.member import Member
+from cookhouse.server.pool.plans import Kind, WorkerPlan
 
 _log = logging.getLogger(__name__)
 

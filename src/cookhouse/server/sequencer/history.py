@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from cookhouse.server.journal import Entry, State
 from cookhouse.server.sessions.sessions import Snapshot
+from cookhouse.server.storage.journal import Entry, State
 
 LOAD = "load_weights"
 """The kind of request that loads files."""

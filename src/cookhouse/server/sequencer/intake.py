@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cookhouse.errors import InputError
-from cookhouse.server.journal import AddEntry, DropEntry, Entry, GroupCommit
 from cookhouse.server.sequencer.futures import Futures
 from cookhouse.server.sequencer.plans import Drawn, Plan
 from cookhouse.server.sequencer.queues import Job
 from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.storage.journal import AddEntry, DropEntry, Entry, GroupCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

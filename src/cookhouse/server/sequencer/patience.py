@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cookhouse.engine.contract import Amount, Create, Load, NoMemoryError, Output
+from cookhouse.server.pool.calls import Calls
 from cookhouse.server.refusals import DiskError
-from cookhouse.server.sequencer.calls import Calls
 
 _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 5.0

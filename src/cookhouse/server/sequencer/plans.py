@@ -13,8 +13,8 @@ from cookhouse.server.sessions.ids import part_of
 from cookhouse.server.sessions.sessions import Model
 
 if TYPE_CHECKING:
-    from cookhouse.server.journal.rows import Change
     from cookhouse.server.sequencer.turn import Turn
+    from cookhouse.server.storage.journal.rows import Change
 
 Run = Callable[["Turn"], Awaitable[Result]]
 """Does what a request asks for, in its turn. It may be run again, in another process, and does the same then."""

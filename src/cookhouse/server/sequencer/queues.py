@@ -3,12 +3,12 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from cookhouse.server.journal import Entry
 from cookhouse.server.sequencer.futures import Future
 from cookhouse.server.sequencer.history import History
 from cookhouse.server.sequencer.order import ModelOrder
 from cookhouse.server.sequencer.plans import Run
 from cookhouse.server.sessions.sessions import Model
+from cookhouse.server.storage.journal import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

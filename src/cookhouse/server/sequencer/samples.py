@@ -12,14 +12,14 @@ from functools import partial
 
 from cookhouse.engine.contract import Account, Output, Sample, SampleOutput, SampleRequest
 from cookhouse.errors import InputError
+from cookhouse.server.pool.call import forgetting
+from cookhouse.server.pool.calls import Calls
 from cookhouse.server.refusals import BusyError, LostError
-from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sessions.sessions import Snapshot
 from cookhouse.server.settings import Settings
 from cookhouse.server.wire import SampleShape, encode_sample
-from cookhouse.server.workers.call import forgetting
 
 _INLINE_TOKENS = 16_384
 """Of a result, what is encoded on the event loop; more is encoded in a thread."""

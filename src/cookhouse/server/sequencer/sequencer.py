@@ -22,13 +22,13 @@ from functools import partial
 
 from cookhouse.engine.contract import CanceledError, ModelCommand
 from cookhouse.errors import InputError
-from cookhouse.server.journal import DropEntry, FinishEntry, GroupCommit, SetRunOrder
+from cookhouse.server.pool.call import forgetting
+from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.meter import Meter
 from cookhouse.server.refusals import BusyError, LostError, StorageError, message_of
-from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
 from cookhouse.server.sequencer.history import History
-from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.order import ModelOrder, SeenIds, Taken
 from cookhouse.server.sequencer.patience import Patience
 from cookhouse.server.sequencer.queues import Job, Queue, QueueLength
@@ -36,7 +36,7 @@ from cookhouse.server.sequencer.states import States, answer_of
 from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model
 from cookhouse.server.settings import Settings
-from cookhouse.server.workers.call import forgetting
+from cookhouse.server.storage.journal import DropEntry, FinishEntry, GroupCommit, SetRunOrder
 
 MakeJobs = Callable[[History], Iterable[Job]]
 """What has to run again, in order: first what brings the last state back."""

@@ -29,16 +29,16 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.errors import CookhouseError, InputError, ServiceError
-from cookhouse.server.journal import Answer, DropAnswers, GroupCommit, PutState, SetSamplerFile, State
-from cookhouse.server.journal.folders import JournalFolders
+from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.meter import Meter
 from cookhouse.server.refusals import DiskError, LeaseLostError, LostError, StorageError
-from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.history import Coming, History
-from cookhouse.server.sequencer.meter import Meter
 from cookhouse.server.sequencer.order import SeenIds
 from cookhouse.server.sessions.sessions import Model, Snapshot
 from cookhouse.server.settings import Settings
+from cookhouse.server.storage.journal import Answer, DropAnswers, GroupCommit, PutState, SetSamplerFile, State
+from cookhouse.server.storage.journal.folders import JournalFolders
 
 _log = logging.getLogger(__name__)
 _LEAST_BYTES = 1024

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from cookhouse.engine.contract import Amount, Create, Load, ModelCommand, Output
 from cookhouse.errors import InputError
+from cookhouse.server.pool.calls import Calls
 from cookhouse.server.refusals import LostError
-from cookhouse.server.sequencer.calls import Calls
 from cookhouse.server.sequencer.patience import Patience
 from cookhouse.server.sessions.sessions import Model
 

@@ -8,7 +8,7 @@ from tinker.types.session_search_cursor import SessionSearchCursor
 from tinker.types.session_search_request import SessionSearchRequest
 from tinker.types.session_status_query import ClientFinishedSessionStatusQuery, SessionStatusQuery
 
-from cookhouse.server.store.rows import SessionRow
+from cookhouse.server.storage.store.rows import SessionRow
 
 OWNER = "local"
 """What every tenant is called in answers: it sees nobody but itself."""

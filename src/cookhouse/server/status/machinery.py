@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from cookhouse.server.access.latencies import WINDOW_SECONDS, RouteTimes
-from cookhouse.server.journaling import FILES, OFF
 from cookhouse.server.leases.members import Member
+from cookhouse.server.recovery.journaling import FILES, OFF
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
 from cookhouse.server.status.cached import Reading

@@ -13,7 +13,7 @@ from cookhouse.server.status.cached import Cached
 from cookhouse.server.status.figures import Live
 from cookhouse.server.status.worker_metrics import worker_metrics
 from cookhouse.server.status.worker_watch import WorkerWatches
-from cookhouse.server.store.usage import Usage
+from cookhouse.server.storage.store.usage import Usage
 
 _TOKENS = ("trained_tokens", "scored_tokens", "prompt_tokens", "sampled_tokens")
 _OTHERS = "other"

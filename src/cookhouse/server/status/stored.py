@@ -10,7 +10,7 @@ from cookhouse.engine.host_memory import available_bytes, resident_bytes
 from cookhouse.server.leases.members import Member
 from cookhouse.server.service import Service
 from cookhouse.server.status.viewer import Viewer
-from cookhouse.server.store.rows import CheckpointRow
+from cookhouse.server.storage.store.rows import CheckpointRow
 
 MAX_ROWS = 200
 _MAX_FILES = 10_000

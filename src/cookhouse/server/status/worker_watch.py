@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cookhouse.engine.contract import Account, Inspect, Output, WorkerStatus
-from cookhouse.server.sequencer.calls import Calls
-from cookhouse.server.workers.member import Member
+from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.member import Member
 
 _AGAIN_SECONDS = 0.9
 _PATIENCE_SECONDS = 0.2

@@ -3,13 +3,13 @@
 import time
 
 from cookhouse.engine.contract import CacheUse, Inspect, WorkerStatus
+from cookhouse.server.pool.life import Loss
+from cookhouse.server.pool.member import Member
 from cookhouse.server.service import Service
 from cookhouse.server.status.figures import Json, Live
 from cookhouse.server.status.stored import MAX_ROWS
 from cookhouse.server.status.viewer import Viewer
 from cookhouse.server.status.worker_watch import Seen
-from cookhouse.server.workers.life import Loss
-from cookhouse.server.workers.member import Member
 
 
 def worker(service: Service, viewer: Viewer, live: Live, seen: Seen) -> Json:

@@ -13,7 +13,7 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
 from cookhouse.errors import InputError
-from cookhouse.policy_losses import OWN_LOSSES, STABLE_REINFORCE
+from cookhouse.losses.policy_losses import OWN_LOSSES, STABLE_REINFORCE
 from cookhouse.server.wire.fields import FieldCounter, fields_before, split_messages
 from cookhouse.server.wire.provenance import Provenance, decode_provenance
 from cookhouse.server.wire.tensors import Budget, decode_tensor, decode_tokens

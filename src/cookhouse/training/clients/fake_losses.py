@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cookhouse.errors import InputError, UnknownNameError
-from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, check_options
+from cookhouse.losses.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES, check_options
 
 Tokens: TypeAlias = NDArray[np.float64]
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]

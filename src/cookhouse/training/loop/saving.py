@@ -10,7 +10,7 @@ from typing import Any
 
 import tinker
 
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.files import file_errors
 from cookhouse.training.clients.client import TrainingClient

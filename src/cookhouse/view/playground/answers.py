@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cookhouse.errors import CookhouseError, ServiceError
-from cookhouse.sampling.chat_model import ChatModel
-from cookhouse.sampling.target import Target
+from cookhouse.service.sampling.chat_model import ChatModel
+from cookhouse.service.sampling.target import Target
 from cookhouse.view.playground.engine import SharedEngine
 from cookhouse.view.playground.question import Question
 from cookhouse.view.playground.tokens import ShownTokens

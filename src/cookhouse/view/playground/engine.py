@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from cookhouse.errors import ServiceError
-from cookhouse.sampling.chat_model import ChatModel, Draw
-from cookhouse.sampling.target import Target
+from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.target import Target
 
 Say: TypeAlias = Callable[[str], None]
 IDLE_SECONDS: Final = 600.0
@@ -16,7 +16,7 @@ _MAX_OPEN: Final = 8
 
 
 class Opener(Protocol):
-    """The part of `cookhouse.sampling.engine.Engine` that is used here."""
+    """The part of `cookhouse.service.sampling.engine.Engine` that is used here."""
 
     def has(self, targets: Sequence[Target]) -> bool: ...
 

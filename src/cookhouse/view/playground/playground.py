@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from cookhouse.errors import InputError
-from cookhouse.sampling.target import Target
 from cookhouse.service.connection import configured_service
+from cookhouse.service.sampling.target import Target
 from cookhouse.view.place import Place
 from cookhouse.view.playground.answers import Event, ask
 from cookhouse.view.playground.engine import OpenEngine, Opener, Say, SharedEngine
@@ -83,6 +83,6 @@ class Playground:
         told.put_nowait({"type": "done", "answers": key})
 
     def _open_engine(self, say: Say) -> AbstractAsyncContextManager[Opener]:
-        from cookhouse.sampling.engine import Engine
+        from cookhouse.service.sampling.engine import Engine
 
         return Engine(say=say, place=self.place.folder)

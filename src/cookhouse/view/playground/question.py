@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cookhouse.errors import InputError
-from cookhouse.sampling.chat_model import Draw
+from cookhouse.service.sampling.chat_model import Draw
 
 if TYPE_CHECKING:
     from cookhouse.chat import Message

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from cookhouse.assets import adapter_folder, embedded_names
 from cookhouse.errors import UnknownNameError
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 from cookhouse.registry import names_registered_model
 from cookhouse.runs.listing.find import FoundRun
-from cookhouse.sampling.target import Target, find_target
 from cookhouse.service.connection import configured_service
+from cookhouse.service.sampling.target import Target, find_target
 from cookhouse.view.place import Place
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 

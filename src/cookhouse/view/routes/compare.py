@@ -10,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cookhouse.errors import InputError
-from cookhouse.printable import printable
+from cookhouse.errors import InputError, printable
 from cookhouse.report import MetricColumns, RunRecord
 from cookhouse.report.charts import Chart
 from cookhouse.report.comparison import compare_columns, declared_by

@@ -4,9 +4,9 @@ import os
 from collections import deque
 from collections.abc import Callable
 
-from cookhouse.process_tree import peak_bytes, runs_module, tree
 from cookhouse.telemetry import Telemetry, events
 from cookhouse.training import FinishedStep
+from cookhouse.workflows.base.process_tree import peak_bytes, runs_module, tree
 
 SERVICE = "cookhouse.server"
 """The module that the process of a run's own service runs; engines are below it."""

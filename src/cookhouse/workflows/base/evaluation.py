@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import chz
 
-from cookhouse.blocking import watched
+from cookhouse.callables.blocking import watched
+from cookhouse.callables.returned import returned_figures
 from cookhouse.chat import Renderer
 from cookhouse.envs import SecondModels
 from cookhouse.errors import CookhouseError, InputError
@@ -29,7 +30,6 @@ from cookhouse.evals.benchmarks.inline import BenchmarkEvaluator
 from cookhouse.files import file_errors, write_whole
 from cookhouse.naming import check_call, names_in
 from cookhouse.report import RecordedAnswer, noted_page
-from cookhouse.returned import returned_figures
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.settings import TrainingSettings
 from cookhouse.settings.defaults import has_default

@@ -11,7 +11,7 @@ import tinker
 from cookhouse.assets import resolve_model
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
-from cookhouse.model_names import plain_name
+from cookhouse.models.names import plain_name
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.registry import ModelRegistry
 from cookhouse.sampling_client import SamplingClient

@@ -12,7 +12,7 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.extras import require_engine
-from cookhouse.pair_losses import PairLogprobs, PairLoss
+from cookhouse.losses.pair_losses import PairLogprobs, PairLoss
 from cookhouse.settings import PairLossSettings
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.loop.objective import Answered, custom_metrics

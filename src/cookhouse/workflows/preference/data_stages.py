@@ -12,9 +12,9 @@ from cookhouse.data.rows.comparisons import preference_of
 from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.data.rows.remarks import pair_remarks
 from cookhouse.evals import preview_example
+from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.pair_losses import PAIR_LOSSES
 from cookhouse.settings import PreferenceSettings, is_embedded
 from cookhouse.workflows.base.batch_size import batches_of, fit_batch
 from cookhouse.workflows.base.counts import Counts, estimated

@@ -22,7 +22,7 @@ from cookhouse.evals import (
 )
 from cookhouse.evals import Metrics as MaybeMetrics
 from cookhouse.grading import PreferenceModel
-from cookhouse.pair_losses import PAIR_LOSSES
+from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.report import RecordedAnswer
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry

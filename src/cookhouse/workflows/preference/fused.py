@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import tinker
 
-from cookhouse.pair_losses import PairLoss
+from cookhouse.losses.pair_losses import PairLoss
 from cookhouse.settings import PairLossSettings
 from cookhouse.training.clients.client import PairLossOffer, TrainingClient
 from cookhouse.training.loop.objective import Answered

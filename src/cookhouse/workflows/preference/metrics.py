@@ -13,7 +13,7 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.errors import InputError
-from cookhouse.pair_losses import Array, PairLogprobs, PairLoss
+from cookhouse.losses.pair_losses import Array, PairLogprobs, PairLoss
 from cookhouse.settings import PairLossSettings
 
 ArrayPairs: TypeAlias = PairLogprobs[NDArray[np.float64]]

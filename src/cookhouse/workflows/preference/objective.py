@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cookhouse.pair_losses import PAIR_LOSSES
+from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import keys
 from cookhouse.training.clients.client import PairLossOffer

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cookhouse.data import Example
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import append_line, whole_lines
-from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES
+from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES
 from cookhouse.training.clients.client import PairLossOffer, TrainingClient
 from cookhouse.training.clients.logprobs import ComputeLogprobs
 from cookhouse.training.clients.session import service_errors

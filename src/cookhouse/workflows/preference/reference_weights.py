@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from cookhouse.files import file_errors
-from cookhouse.pair_losses import PAIR_LOSSES
+from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs import RunFolder
 from cookhouse.runs.names import REFERENCE_LOGPROBS_FILE

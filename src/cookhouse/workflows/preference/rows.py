@@ -21,8 +21,8 @@ from cookhouse.data.batches import stream
 from cookhouse.data.rows.comparisons import paired, preference_of, read_judged
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
+from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES, PAIR_LOSSES
 from cookhouse.naming import listed
-from cookhouse.pair_losses import BUILT_IN_PAIR_LOSSES, PAIR_LOSSES
 from cookhouse.settings import PreferenceSettings
 from cookhouse.workflows.base.rows import SplitRows, check_preferences, joined, split_rows
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cookhouse.pair_losses import PairLoss
+from cookhouse.losses.pair_losses import PairLoss
 from cookhouse.settings import PreferenceSettings
 from cookhouse.training import Objective
 from cookhouse.workflows.base.counts import Counts, expected_training

@@ -7,7 +7,7 @@ from typing import Any
 import tinker
 from numpy.typing import NDArray
 
-from cookhouse.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES
+from cookhouse.losses.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES
 from cookhouse.rl import clip_metrics, kl_metrics, sampling_metrics
 from cookhouse.rl.learning.batch import Reduction
 from cookhouse.rl.learning.kl import movement_metrics

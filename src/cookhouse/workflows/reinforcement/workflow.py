@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.data import DataSource
 from cookhouse.registry import Descent
 from cookhouse.rl import ADVANTAGES, TrajectoryGroup

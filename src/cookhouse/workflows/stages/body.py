@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.runs import RunFolder, RunResult
 from cookhouse.settings import StepSettings

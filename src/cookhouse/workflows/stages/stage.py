@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)

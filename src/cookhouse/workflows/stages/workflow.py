@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from cookhouse.adapters import check_ports
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.data import DataSource
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import Descent

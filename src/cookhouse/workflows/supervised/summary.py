@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cookhouse.printable import printable
+from cookhouse.errors import printable
 from cookhouse.runs import Figure
 from cookhouse.telemetry import keys
 from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact

@@ -4,7 +4,7 @@ from functools import partial
 
 import tinker
 
-from cookhouse.arguments import checked
+from cookhouse.callables.arguments import checked
 from cookhouse.data.batches.stream import StreamedBatch
 from cookhouse.settings import SupervisedSettings
 from cookhouse.training import (

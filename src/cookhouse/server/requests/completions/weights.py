@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import ModelRegistry, Query
-from cookhouse.server.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.sequencer.samples import Samples
 from cookhouse.server.sessions.sessions import Snapshot
-from cookhouse.server.store.store import Store
+from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
+from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
+from cookhouse.server.storage.store.store import Store
 
 _TINKER = "tinker://"
 _MAX_LISTED = 1000

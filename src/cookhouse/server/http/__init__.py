@@ -1,0 +1,1 @@
+"""The server's routes and its page: requests are decoded, checked and handed on."""

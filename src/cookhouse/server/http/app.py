@@ -1,0 +1,122 @@
+"""The HTTP application around a service."""
+
+import logging
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+
+from cookhouse.errors import InputError
+from cookhouse.server.access.framing import OneLength
+from cookhouse.server.access.hosts import HostGuard
+from cookhouse.server.access.latencies import Latencies, Timed, endpoint_names
+from cookhouse.server.http.page import page_routes
+from cookhouse.server.http.routes import HOT_ROUTES, ROUTERS, plain
+from cookhouse.server.http.routes.exchange import elsewhere, forget
+from cookhouse.server.http.routes.openai import create_endpoint
+from cookhouse.server.http.routes.openai.routes import router as openai_router
+from cookhouse.server.leases.placing import ElsewhereError
+from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
+from cookhouse.server.sequencer.draining import Gate
+from cookhouse.server.service import Service
+from cookhouse.server.status import Metrics, Status, WorkerWatches
+
+_log = logging.getLogger(__name__)
+_MAX_NAMED_PROBLEMS = 3
+_PREFIX = "/api/v1"
+_FATAL = (404, 410)
+"""With which a client gives something up that another server may have."""
+PAGE = "/page"
+"""Where the page is."""
+
+
+def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
+    """An application of a service that is open, which it closes when it ends.
+
+    `is_loopback`: only programs of this machine can reach it, so that it is asked for by this machine's names.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await service.close()
+
+    app = FastAPI(title="cookhouse", lifespan=lifespan, openapi_url=None)
+    app.state.service = service
+    latencies = Latencies()
+    watches = WorkerWatches(service.calls)
+    app.state.status = Status(service, latencies, watches)
+    app.state.metrics = Metrics(service, watches)
+    app.add_middleware(Gate, draining=service.draining)
+    app.add_middleware(OneLength)
+    if is_loopback:
+        app.add_middleware(HostGuard)
+    page = page_routes(PAGE)
+    app.add_middleware(
+        Timed, latencies=latencies, routes=_endpoint_names() | {file.endpoint: f"GET {PAGE}/" for file in page}
+    )
+    for route in HOT_ROUTES:
+        app.add_route(_PREFIX + route.path, route.endpoint, methods=["POST"])
+    for router in ROUTERS:
+        app.include_router(router, prefix=_PREFIX)
+    app.mount("/v1", create_endpoint(service))
+    app.include_router(plain.router)
+    app.router.routes.extend(page)
+    app.add_exception_handler(ClientDisconnect, forget)
+    app.add_exception_handler(ElsewhereError, elsewhere)
+    app.add_exception_handler(InputError, _refuse)
+    app.add_exception_handler(StorageError, _refuse)
+    app.add_exception_handler(ValidationError, _refuse_malformed)
+    app.add_exception_handler(RequestValidationError, _refuse_malformed)
+    app.add_exception_handler(HTTPException, _refuse_unknown_route)
+    app.add_exception_handler(Exception, _admit_fault)
+    return app
+
+
+def _endpoint_names() -> dict[Hashable, str]:
+    names = endpoint_names(_PREFIX, HOT_ROUTES) | endpoint_names("/v1", openai_router.routes)
+    for router in ROUTERS:
+        names |= endpoint_names(_PREFIX, router.routes)
+    return names | endpoint_names("", plain.router.routes)
+
+
+async def _refuse(request: Request, error: Exception) -> JSONResponse:
+    leases = request.app.state.service.leases
+    if leases is not None and status_of(error) in _FATAL and getattr(request.state, "is_of_session", False):
+        try:
+            await leases.check()
+        except StorageError as unsure:
+            error = unsure
+    headers = {}
+    if isinstance(error, BusyError | StorageBusyError):
+        headers["Retry-After"] = "1"
+    elif isinstance(error, UnauthorizedError):
+        headers["Connection"] = "close"
+    return JSONResponse({"detail": str(error)}, status_code=status_of(error), headers=headers)
+
+
+async def _refuse_malformed(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ValidationError | RequestValidationError)
+    problems = [
+        f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
+        for problem in error.errors()[:_MAX_NAMED_PROBLEMS]
+    ]
+    return JSONResponse({"detail": f"the request cannot be read: {'; '.join(problems)}"}, status_code=400)
+
+
+async def _refuse_unknown_route(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    detail = error.detail
+    if error.status_code in (404, 405):
+        detail = f"this server has no {request.method} {request.url.path}"
+    return JSONResponse({"detail": detail}, status_code=error.status_code)
+
+
+async def _admit_fault(_request: Request, _error: Exception) -> JSONResponse:
+    # Starlette raises it again after this answer, so that uvicorn logs the traceback.
+    return JSONResponse({"detail": "the server failed; its log has the details"}, status_code=500)

@@ -1,0 +1,134 @@
+"""What the store knows: training runs and checkpoints. Blocking, so it runs in threads."""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.responses import JSONResponse
+
+from cookhouse.registry import sha256_of_digests
+from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
+from cookhouse.server.refusals import NotFoundError
+from cookhouse.server.service import Service
+from cookhouse.server.sessions.search import OWNER
+from cookhouse.server.storage.checkpoints.checkpoint import check_ttl
+from cookhouse.server.storage.store.rows import CheckpointRow, RunRow
+
+router = APIRouter()
+
+_TYPES = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
+
+
+class TtlRequest(BaseModel):
+    ttl_seconds: int | None = None
+
+
+class WeightsInfoRequest(BaseModel):
+    tinker_path: str
+
+
+@router.get("/training_runs")
+def list_training_runs(service: ServiceOf, owner: Owner, limit: Limit = 20, offset: Offset = 0) -> JSONResponse:
+    rows, total = service.store.runs(owner, limit=limit, offset=offset)
+    return JSONResponse(
+        {"training_runs": [_run(service, row) for row in rows], "cursor": _cursor(limit, offset, total)}
+    )
+
+
+@router.get("/training_runs/{model_id}")
+def get_training_run(model_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    return JSONResponse(_run(service, _known_run(service, model_id, owner)))
+
+
+@router.get("/training_runs/{model_id}/checkpoints")
+def list_run_checkpoints(model_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    _known_run(service, model_id, owner)
+    rows, _ = service.store.checkpoints(owner, model_id=model_id)
+    return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows]})
+
+
+@router.delete("/training_runs/{model_id}/checkpoints/{kind}/{name}")
+def delete_checkpoint(model_id: str, kind: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    service.checkpoints.delete(service.checkpoints.resolve_own(f"tinker://{model_id}/{kind}/{name}", owner))
+    return JSONResponse({})
+
+
+@router.put("/training_runs/{model_id}/checkpoints/{kind}/{name}/ttl")
+async def set_checkpoint_ttl(
+    model_id: str, kind: str, name: str, request: Request, service: ServiceOf, owner: Owner
+) -> JSONResponse:
+    content = await content_of(request, TtlRequest)
+    check_ttl(content.ttl_seconds)
+    row = await asyncio.to_thread(service.checkpoints.resolve_own, f"tinker://{model_id}/{kind}/{name}", owner)
+    expires_at = None if content.ttl_seconds is None else service.store.clock.end_of(content.ttl_seconds)
+    await asyncio.to_thread(service.store.set_checkpoint_expiry, row.checkpoint_id, expires_at)
+    return JSONResponse({})
+
+
+@router.get("/checkpoints")
+def list_checkpoints(service: ServiceOf, owner: Owner, limit: Limit = 100, offset: Offset = 0) -> JSONResponse:
+    rows, total = service.store.checkpoints(owner, limit=limit, offset=offset)
+    return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows], "cursor": _cursor(limit, offset, total)})
+
+
+@router.post("/weights_info")
+async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content = await content_of(request, WeightsInfoRequest)
+    kept = await asyncio.to_thread(service.checkpoints.find, content.tinker_path, owner)
+    row = kept.row
+    lora = row.lora_spec
+    return JSONResponse(
+        {
+            "base_model": row.base_model,
+            "is_lora": lora.rank > 0,
+            "lora_rank": lora.rank or None,
+            "train_unembed": lora.train_unembed,
+            "train_mlp": lora.train_mlp,
+            "train_attn": lora.train_attn,
+            # What the SDK does not know of it leaves out.
+            "sha256": None if row.sha256 is None else sha256_of_digests(row.sha256),
+        }
+    )
+
+
+def _known_run(service: Service, model_id: str, owner: str) -> RunRow:
+    row = service.store.run(model_id, owner)
+    if row is None:
+        raise NotFoundError(f"unknown training run {model_id!r}; list yours with RestClient.list_training_runs()")
+    return row
+
+
+def _run(service: Service, row: RunRow) -> dict[str, Any]:
+    checkpoints, _ = service.store.checkpoints(row.owner, model_id=row.model_id)
+    newest = {kind: next((one for one in checkpoints if one.kind == kind), None) for kind in _TYPES}
+    weights, sampler_weights = newest["weights"], newest["sampler_weights"]
+    return {
+        "training_run_id": row.model_id,
+        "base_model": row.base_model,
+        "model_owner": OWNER,
+        "is_lora": row.lora["rank"] > 0,
+        "lora_rank": row.lora["rank"] or None,
+        "corrupted": False,
+        "last_request_time": iso(service.intake.heard_at(row.model_id) or row.last_request_at),
+        "last_checkpoint": None if weights is None else _checkpoint(weights),
+        "last_sampler_checkpoint": None if sampler_weights is None else _checkpoint(sampler_weights),
+        "user_metadata": texts(row.user_metadata),
+    }
+
+
+def _checkpoint(row: CheckpointRow) -> dict[str, Any]:
+    return {
+        "checkpoint_id": f"{row.kind}/{row.name}",
+        "checkpoint_type": _TYPES[row.kind],
+        "time": iso(row.created_at),
+        "tinker_path": row.path,
+        "size_bytes": row.size_bytes,
+        "public": row.is_public,
+        "user_metadata": texts(row.user_metadata),
+        "expires_at": None if row.expires_at is None else iso(row.expires_at),
+    }
+
+
+def _cursor(limit: int, offset: int, total: int) -> dict[str, int]:
+    return {"offset": offset, "limit": limit, "total_count": total}

@@ -1,0 +1,140 @@
+"""What the routes of this endpoint need: whose request it is, its body, and answers that end when nobody waits."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+
+from cookhouse.engine.contract import SampleOutput
+from cookhouse.errors import CookhouseError
+from cookhouse.server.access.bodies import read_body
+from cookhouse.server.http.routes.exchange import ServiceOf, read_in_turn
+from cookhouse.server.refusals import UnauthorizedError, message_of, status_of
+from cookhouse.server.requests.completions.sampling import Sampling
+from cookhouse.server.service import Service
+from cookhouse.server.wire import ValueCounter
+from cookhouse.server.wire.openai import error_body
+
+_T = TypeVar("_T")
+Content = TypeVar("Content", bound=BaseModel)
+Chunks = Iterable[dict[str, Any]]
+
+
+class ClientGoneError(Exception):
+    """The client has closed its connection."""
+
+
+async def _owner(request: Request, service: ServiceOf) -> str:
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    try:
+        return service.keys.owner_of(key.strip() if kind.lower() == "bearer" else None)
+    except UnauthorizedError as error:
+        raise UnauthorizedError(
+            "the request has no key of this server's (Authorization: Bearer tml-…); set OPENAI_API_KEY to one"
+        ) from error
+
+
+Owner = Annotated[str, Depends(_owner)]
+
+
+async def content_of(request: Request, service: Service, owner: str, kind: type[Content]) -> Content:
+    """The JSON body as a request.
+
+    Raises:
+        TooLargeError: it is over a limit.
+        BusyError: the tenant has the server hold too much.
+        pydantic.ValidationError: it is not one.
+    """
+    most = service.settings.max_answer_body_bytes
+    with service.held.lease(owner) as lease:
+        body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most)
+        return await read_in_turn(
+            service, owner, body, lambda: kind.model_validate_json(body.read(ValueCounter().feed))
+        )
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+    """The outcome of work, which ends when the client goes.
+
+    Raises:
+        ClientGoneError: it has gone.
+    """
+    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError
+        return working.result()
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def whole(request: Request, service: Service, sampling: Sampling) -> list[SampleOutput]:
+    """What the engine says of each of the requests of an answer, in order."""
+
+    async def gather() -> list[SampleOutput]:
+        return [output for _, output in sorted([one async for one in sampling.outputs()], key=lambda one: one[0])]
+
+    try:
+        return await unless_gone(request, gather())
+    finally:
+        service.answers.end(sampling)
+
+
+async def stream(
+    request: Request,
+    service: Service,
+    sampling: Sampling,
+    chunks: Callable[[int, SampleOutput], Chunks],
+    end: Callable[[], Chunks] = tuple,
+) -> StreamingResponse:
+    """Server-sent events, as the engine says what they are made of. What is refused before the first is no stream."""
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        try:
+            async for position, output in sampling.outputs():
+                if made := b"".join(map(_event, chunks(position, output))):
+                    yield made
+            yield b"".join(map(_event, end())) + b"data: [DONE]\n\n"
+        except CookhouseError as error:
+            if not is_begun:
+                raise
+            yield _event(error_body(message_of(error), status_of(error)))
+        except Exception as error:
+            if not is_begun:
+                raise
+            yield _event(error_body(message_of(error), 500))
+            raise
+        finally:
+            service.answers.end(sampling)
+
+    is_begun = False
+    making = events()
+    first = await unless_gone(request, making.__anext__())
+    is_begun = True
+
+    async def sent() -> AsyncIterator[bytes]:
+        try:
+            yield first
+            async for made in making:
+                yield made
+        finally:
+            await making.aclose()
+
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(sent(), media_type="text/event-stream", headers=headers)
+
+
+def _event(content: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n\n"

@@ -1,0 +1,1 @@
+"""State on the disk: the database, the journal, checkpoints, and a backup of them."""

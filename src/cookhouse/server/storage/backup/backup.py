@@ -1,0 +1,153 @@
+"""`back_up`: the database first, then the files that this copy of it names.
+
+server.db ── SQLite's backup ──► copy ── names ──► files, linked or copied ── one has gone? ──► again, what is new
+"""
+
+import shutil
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from cookhouse.errors import InputError, ServiceError
+from cookhouse.files import sync
+from cookhouse.server.storage.backup.named_files import (
+    copy_file,
+    copy_named,
+    copy_segment,
+    damage_of,
+    is_made_later,
+    is_segment,
+    named_files,
+    remove,
+)
+from cookhouse.server.storage.journal import Segments
+from cookhouse.server.storage.store.identity import ID_FILE
+from cookhouse.server.storage.store.private import SALT_FILE
+from cookhouse.server.storage.store.sqlite import copy_database
+from cookhouse.server.storage.store.state_dir import DATABASE, is_state_dir
+from cookhouse.server.storage.store.store import Store
+
+Say = Callable[[str], None]
+
+_MAX_TRIES = 20
+_PAUSE_SECONDS = 1.0
+"""Before the database is copied again: what is being deleted takes a moment to lose its row."""
+_SAY_SECONDS = 5.0
+_UNNAMED = ("api-key", ID_FILE, SALT_FILE)
+"""Files that no row names. The key says whose the checkpoints are, the salt what tenants are called in metrics."""
+
+
+def back_up(state_dir: Path, folder: Path, *, journal: str | None = None, say: Say) -> Sequence[str]:
+    """Copy a state folder, whose server may be running, to a new folder, whole or not at all.
+
+    Files that never change are linked where both folders lie on one file system. `journal` is the URL of the journal's
+    segments where they lie elsewhere: the copy has them, too. `say` is told how far it is, and what of it is not as it
+    was written, which is copied all the same.
+
+    Returns what the database names and the state folder has lost, so that the copy lacks it, too: paths below it.
+
+    Raises:
+        InputError: there is no state folder, or the new one is not empty, lies within it, or cannot be written.
+        ServiceError: the database is damaged or locked, or files went faster than they could be copied.
+    """
+    _check(state_dir, folder)
+    say_now_and_then = _now_and_then(say)
+    segments = None if journal is None else Segments(journal)
+    with _new_folder(folder) as copy:
+        for name in _UNNAMED:
+            if (state_dir / name).is_file():
+                copy_file(state_dir / name, copy / name)
+        lost: set[str] = set()
+        damaged: dict[str, str] = {}
+        for _ in range(_MAX_TRIES):
+            lost_before, lost = lost, _copy_once(state_dir, copy, segments, damaged, say_now_and_then)
+            if lost <= lost_before:
+                for path, why in damaged.items():
+                    say(f"{state_dir / path} is damaged, and so is its copy: {why}")
+                return sorted(name for name in lost if not is_made_later(name))
+            time.sleep(_PAUSE_SECONDS)
+        raise ServiceError(
+            f"files of {state_dir} went faster than they could be copied, {_MAX_TRIES} times in a row; try again, or "
+            "stop the server meanwhile"
+        )
+
+
+def _check(state_dir: Path, folder: Path) -> None:
+    if not is_state_dir(state_dir):
+        raise InputError(f"{state_dir} is not the state folder of a server: it has no {DATABASE}; pass --state-dir")
+    if folder.resolve().is_relative_to(state_dir.resolve()):
+        raise InputError(f"{folder} lies within the state folder; name a folder elsewhere, best on another disk")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and is not an empty folder; name a new one")
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill, under a temporary name; leaving flushes it to the disk and renames it to `folder`."""
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir(mode=0o700)
+        yield temporary
+        for path in (*temporary.rglob("*"), temporary):
+            sync(path)
+        temporary.rename(folder)
+        sync(folder.parent)
+    except OSError as error:
+        raise InputError(
+            f"the backup cannot be made: {error.strerror}: {error.filename}; free space, or name another folder"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _copy_once(state_dir: Path, copy: Path, segments: Segments | None, damaged: dict[str, str], say: Say) -> set[str]:
+    """Copy the database, and what it names that has not been copied yet. Returns what is not there; what is `damaged`
+    is kept there.
+    """
+    for file in copy.glob(f"{DATABASE}*"):
+        file.unlink()
+    try:
+        copy_database(
+            state_dir / DATABASE, copy / DATABASE, lambda done, pages: say(f"copying: {done} of {pages} pages of rows")
+        )
+    except sqlite3.Error as error:
+        raise ServiceError(f"{state_dir / DATABASE} cannot be backed up: {error}; try again") from error
+    with closing(Store(copy / DATABASE)) as store:
+        if (damage := store.damage()) is not None:
+            raise ServiceError(f"{state_dir / DATABASE} cannot be backed up: {damage}")
+        named = named_files(store)
+    for path in copy.glob("*/*"):  # of an earlier try
+        if path.relative_to(copy).as_posix() not in named:
+            damaged.pop(path.relative_to(copy).as_posix(), None)
+            remove(path)
+    missing = set()
+    for number, (name, written) in enumerate(named.items()):
+        say(f"copying: {number} of {len(named)} files and folders")
+        if (copy / name).exists():
+            continue
+        if segments is not None and is_segment(name):
+            is_copied = copy_segment(segments, copy / name)
+        else:
+            is_copied = copy_named(state_dir / name, copy / name)
+        if not is_copied:
+            missing.add(name)
+        elif (why := damage_of(copy, name, written)) is not None:
+            damaged[name] = why
+    return missing
+
+
+def _now_and_then(say: Say) -> Say:
+    """Leaves out what comes within five seconds."""
+    said_at = time.monotonic()
+
+    def say_sometimes(text: str) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= _SAY_SECONDS:
+            said_at = time.monotonic()
+            say(text)
+
+    return say_sometimes

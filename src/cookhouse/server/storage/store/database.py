@@ -1,0 +1,223 @@
+"""The database of a store: its schema, its transactions, and its failures in words of ours."""
+
+import contextlib
+import json
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from cookhouse.errors import InputError
+from cookhouse.server.refusals import StorageError
+from cookhouse.server.storage.store import schema
+from cookhouse.server.storage.store.backend import Backend
+from cookhouse.server.storage.store.failures import exhausted, locked
+from cookhouse.server.storage.store.postgresql import NOW, QUICK_SECONDS, Postgresql
+from cookhouse.server.storage.store.sqlite import Sqlite
+
+_log = logging.getLogger(__name__)
+_BUSY_SECONDS = 25
+"""How long a transaction waits for those before it, and again for another program's lock. The SDK waits 60 s."""
+_LISTING_SECONDS = 1.0
+"""The same where a list waits for rows to be written that it would have: without them it is old, and not wrong."""
+
+
+class Database:
+    """Short, blocking calls, from any thread; `record` alone never waits and cannot fail."""
+
+    def __init__(self, place: Path | str, *, is_shared: bool = False) -> None:
+        """Open or make a database, and bring one of an older version up to date, whose server must not be running.
+
+        `place`: a file of SQLite's, or the URL of a database of PostgreSQL's, which servers may share.
+
+        Raises:
+            InputError: it was made by a newer version, is no database, cannot be written, or another server has it.
+        """
+        self._busy_seconds = _BUSY_SECONDS
+        self.backend = _backend(place, is_shared=is_shared)
+        self.fence: Callable[[sa.Connection], None] | None = None
+        """Called at the beginning of each transaction that writes; raises where it must not."""
+        self.on_record: Callable[[], None] | None = None
+        """Called when something waits to be written with the next transaction."""
+        self._writes = threading.Lock()
+        self._recorded: deque[Callable[[Session], object]] = deque()
+        try:
+            with _named(self.backend):
+                self.backend.claim()
+                with self.reading() as session:
+                    revision = schema.revision(session.connection())
+                if revision != schema.newest():
+                    if revision is not None:
+                        self.backend.keep_copy(schema.newest())
+                    with self.writing() as session:
+                        self.backend.lock_starts(session.connection())
+                        if schema.revision(session.connection()) != schema.newest():  # else another server has
+                            schema.upgrade(session.connection())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the database; what has not been flushed is lost."""
+        self.backend.close()
+
+    def record(self, change: Callable[[Session], object]) -> None:
+        """Have something written with the next transaction. It must do no harm twice."""
+        self._recorded.append(change)
+        if self.on_record is not None:
+            self.on_record()
+
+    def flush(self) -> None:
+        """Write what has been recorded.
+
+        Raises:
+            StorageError: it cannot be written now, and is kept for the next time.
+        """
+        if self._recorded:
+            with self.transaction():
+                pass
+
+    def try_flush(self) -> None:
+        """`flush`, if that can be done within a moment, or say in the log why not."""
+        if not self._recorded:
+            return
+        try:
+            with self.transaction(_LISTING_SECONDS):
+                pass
+        except StorageError as error:
+            _log.warning("rows of sessions and runs wait to be written: %s", error)
+
+    @contextlib.contextmanager
+    def writing(self, busy_seconds: float | None = None) -> Iterator[Session]:
+        """`transaction` for objects."""
+        with self.transaction(busy_seconds) as connection, _session(connection) as session:
+            yield session
+            session.commit()
+
+    @contextlib.contextmanager
+    def transaction(self, busy_seconds: float | None = None) -> Iterator[sa.Connection]:
+        """Begins with what has been recorded, and is committed at the end. A small write takes about as long as making
+        a session for it: statements need none.
+
+        `busy_seconds`: in place of `_BUSY_SECONDS`.
+
+        Raises:
+            StorageError: it cannot be written, and nothing of it was.
+        """
+        seconds = self._busy_seconds if busy_seconds is None else busy_seconds
+        with self._turn(seconds), self._own_errors(seconds):
+            recorded = list(self._recorded)
+            with self.backend.writers.begin() as connection:
+                self.backend.begin(connection, seconds)
+                if self.fence is not None:
+                    self.fence(connection)
+                if recorded:
+                    with _session(connection) as session:
+                        for change in recorded:
+                            change(session)
+                        session.commit()
+                yield connection
+            for _ in recorded:
+                self._recorded.popleft()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Session]:
+        """Raises StorageError: it cannot be read now."""
+        with self._own_errors(self._busy_seconds), _session(self.backend.readers) as session:
+            yield session
+
+    @contextlib.contextmanager
+    def quick(self) -> Iterator[sa.Connection]:
+        """A transaction on a connection that one thread has for itself, which fails rather than waits for long; without
+        what has been recorded, and without the fence. Where servers share the database.
+
+        Raises:
+            StorageError: it could not be done at once.
+        """
+        assert isinstance(self.backend, Postgresql)
+        with self._own_errors(QUICK_SECONDS), self.backend.quick.begin() as connection:
+            yield connection
+
+    def time(self) -> float:
+        """By the clock of PostgreSQL's server."""
+        with self.reading() as session:
+            return float(session.execute(sa.select(NOW)).scalar_one())
+
+    def damage(self, *, with_indexes: bool = False) -> str | None:
+        """What is wrong with the data, which is read anew; None if nothing is. `with_indexes`: see `Backend.check`."""
+        try:
+            with self._own_errors(self._busy_seconds):
+                self.backend.check(with_indexes=with_indexes)
+        except StorageError as error:
+            return str(error)
+        return None
+
+    @contextlib.contextmanager
+    def _turn(self, seconds: float) -> Iterator[None]:
+        if not self._writes.acquire(timeout=seconds):
+            raise locked(seconds)
+        try:
+            yield
+        finally:
+            self._writes.release()
+
+    @contextlib.contextmanager
+    def _own_errors(self, seconds: float) -> Iterator[None]:
+        try:
+            yield
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise self.backend.damaged(error) from error
+        except sa.exc.TimeoutError as error:
+            raise exhausted() from error
+        except sa.exc.DBAPIError as error:
+            told = self.backend.failure(error, seconds)
+            if told is None:
+                raise
+            raise told from error
+
+
+def is_outdated(file: Path) -> bool:
+    """Whether opening it as a `Database` would change it: an older version made it.
+
+    Raises:
+        InputError: a newer version made it, or it is no database.
+    """
+    backend = _backend(file)
+    try:
+        with _named(backend), backend.readers.connect() as connection:
+            return schema.revision(connection) != schema.newest()
+    finally:
+        backend.readers.dispose()
+
+
+def _session(bind: sa.Engine | sa.Connection) -> Session:
+    return Session(bind, expire_on_commit=False)
+
+
+def _backend(place: Path | str, *, is_shared: bool = False) -> Backend:
+    if isinstance(place, Path):
+        return Sqlite(place, _BUSY_SECONDS)
+    try:
+        url = sa.make_url(place)
+    except sa.exc.ArgumentError:  # its text has the password
+        url = None
+    if url is None or url.drivername not in ("postgresql", "postgresql+psycopg"):
+        raise InputError(
+            "the database has to be postgresql://USER:PASSWORD@HOST/NAME; without one the server keeps its rows in "
+            "server.db in the state folder"
+        )
+    return Postgresql(url, _BUSY_SECONDS, is_shared=is_shared)
+
+
+@contextlib.contextmanager
+def _named(backend: Backend) -> Iterator[None]:
+    try:
+        yield
+    except (InputError, StorageError, UnicodeDecodeError, sa.exc.DBAPIError) as error:
+        origin = error.__cause__ if isinstance(error, StorageError) else error
+        cause = origin.orig if isinstance(origin, sa.exc.DBAPIError) else origin
+        raise InputError(f"{backend.name} cannot be opened as a database: {cause}") from error
