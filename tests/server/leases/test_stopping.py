@@ -53,7 +53,9 @@ def test_what_reaches_a_server_that_has_just_begun_to_stop_waits_where_it_came_f
     wait_until(lambda: asked._value > 1 or waiting.done())
     assert not waiting.done()
     first.host.on_loop(first.host.service.hand_over)
-    assert waiting.result(20).status_code == 200
+    answer = waiting.result(20)
+    assert answer.status_code == 200
+    assert second.result(answer.json()["request_id"]).status_code == 200
     assert [name for name, _ in second.engine.calls][-1] == "optim_step"
 
 
