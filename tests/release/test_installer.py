@@ -32,7 +32,7 @@ def make(clone: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], li
     told.touch()
     # What a `make` around this test hands down would otherwise count here.
     environment = {
-        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "INSTALLER", "MFLAGS")
+        name: value for name, value in os.environ.items() if name not in ("ARGS", "INSTALLER", "MAKEFLAGS", "MFLAGS")
     }
     environment |= {"PATH": f"{clone / 'path'}{os.pathsep}{os.environ['PATH']}", "TOLD": str(told)}
     done = subprocess.run(["make", *words], cwd=clone, env=environment, capture_output=True, text=True, check=False)

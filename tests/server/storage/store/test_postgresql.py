@@ -165,6 +165,16 @@ def test_what_is_to_be_quick_does_not_wait(postgresql: Cluster) -> None:
             connection.execute(sa.text("SELECT pg_sleep(20)"))
 
 
+def test_a_connection_in_use_when_the_database_closes_is_closed_later(postgresql: Cluster) -> None:
+    """Catches a connection that nobody closes any more, of a thread that a closing server does not wait for."""
+    store = Store(postgresql.new())
+    with store.database.reading() as session:
+        connection = session.connection().connection.dbapi_connection
+        store.close()
+    assert connection is not None
+    assert connection.closed
+
+
 def test_a_server_takes_so_many_connections(
     postgresql: Cluster, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,8 @@ class Postgresql:
 
     def close(self) -> None:
         for engine in (self.readers, self.writers, self.quick):
+            # What a thread still uses would go back to a pool that nobody closes any more.
+            sa.event.listen(engine, "checkin", _close)
             engine.dispose()
 
     def claim(self) -> None:
@@ -183,6 +185,10 @@ def _lock(connection: Any, function: str) -> None:
     except BaseException:
         connection.close()
         raise
+
+
+def _close(_connection: Any, record: Any) -> None:
+    record.invalidate()
 
 
 def _replace_nul(connection: Any, _record: Any) -> None:
