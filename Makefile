@@ -55,7 +55,7 @@ chromium:
 # environment of their own that is removed again (4 GB for minutes where torch is a build with CUDA). Skipped where that
 # Python is missing.
 test-newest: $(VENV)/installed-dev
-	.ci/newest-python -q $(or $(ARGS),tests/server/store tests/server/checkpoints tests/registry/test_sqlite.py)
+	.ci/newest-python -q $(or $(ARGS),tests/server/storage/store tests/server/storage/checkpoints tests/registry/test_sqlite.py)
 
 # The client, installed alone from a wheel in an environment of its own that is removed again, against a server of this one.
 test-client: $(VENV)/installed-dev
