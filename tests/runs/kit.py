@@ -1,4 +1,4 @@
-"""Run directorys made by hand: what a listing, a comparison and a deletion read of one."""
+"""Run directories made by hand: what a listing, a comparison and a deletion read of one."""
 
 import json
 from collections.abc import Sequence

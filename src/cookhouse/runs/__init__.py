@@ -1,4 +1,4 @@
-"""Run directorys: opening one, what lies in it, what a run handed back, and the page of it; all of those in a place.
+"""Run directories: opening one, what lies in it, what a run handed back, and the page of it; all of those in a place.
 
 Each name is loaded when it is first asked for: listing runs loads no SDK.
 """
