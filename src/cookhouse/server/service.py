@@ -12,8 +12,8 @@ from cookhouse.registry import ModelRegistry
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.leases.forwarding import Forwarding
 from cookhouse.server.leases.leases import Leases
+from cookhouse.server.leases.members import Profile
 from cookhouse.server.leases.placing import Placing
-from cookhouse.server.leases.profile import Profile
 from cookhouse.server.pool.calls import Calls
 from cookhouse.server.pool.leaving import Gone
 from cookhouse.server.pool.member import MakeWorker

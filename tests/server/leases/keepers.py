@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cookhouse.server.leases.keeper import Keeper
+from cookhouse.server.leases.heartbeats import Keeper
 
 
 def keeper_of(beats: Any, **functions: Any) -> Keeper:

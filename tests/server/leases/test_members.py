@@ -14,12 +14,10 @@ from tests.server.storage.store.test_schema import connected
 from tests.waiting import wait_until
 
 from cookhouse.errors import InputError
-from cookhouse.server.leases import keeper as keeping
-from cookhouse.server.leases import silence
-from cookhouse.server.leases.beats import Beats
-from cookhouse.server.leases.listing import Listing
-from cookhouse.server.leases.members import Members
-from cookhouse.server.leases.profile import Profile
+from cookhouse.server.leases import heartbeats
+from cookhouse.server.leases.heartbeats import Heartbeats
+from cookhouse.server.leases.leases import Listing
+from cookhouse.server.leases.members import Members, Profile
 from cookhouse.server.refusals import LeaseLostError, StorageBusyError
 from cookhouse.server.storage.store import postgresql as module
 from cookhouse.server.storage.store.copies import Copies
@@ -36,7 +34,7 @@ HOUR, DAY = 3600.0, 86400.0
 @dataclass(frozen=True)
 class Server:
     members: Members
-    beats: Beats
+    heartbeats: Heartbeats
     store: Store
 
     @property
@@ -44,15 +42,15 @@ class Server:
         return self.members.server_id
 
     def living(self) -> Sequence[str]:
-        return [member.server_id for member in self.beats.living()]
+        return [member.server_id for member in self.heartbeats.living()]
 
     def drop(self, other: "Server") -> None:
         """As one that has said nothing since now."""
-        [heard_at] = [one.heard_at for one in self.beats.living() if one.server_id == other.server_id]
-        self.beats.drop({other.server_id: heard_at})
+        [heard_at] = [one.heard_at for one in self.heartbeats.living() if one.server_id == other.server_id]
+        self.heartbeats.drop({other.server_id: heard_at})
 
     def claim(self) -> Sequence[str]:
-        return self.beats.claim(self.beats.living())
+        return self.heartbeats.claim(self.heartbeats.living())
 
     def begin(self, count: int) -> Sequence[str]:
         rows = [
@@ -75,13 +73,13 @@ class Group:
         self._count += 1
         store = self._stack.enter_context(closing(Store(self.url, is_shared=True)))
         members = Members(store, f"http://here:{self._count}")
-        return Server(members, Beats(members), store)
+        return Server(members, Heartbeats(members), store)
 
     def new(self, profile: Profile = NO_PROFILE, *, claims: bool = True) -> Server:
         server = self.made()
         server.members.join(profile)
         if claims:
-            server.beats.begin_claiming()
+            server.heartbeats.begin_claiming()
         return server
 
     def silence(self, server: Server) -> None:
@@ -102,9 +100,9 @@ def group(postgresql: Cluster) -> Iterator[Group]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beats come fifty times as often."""
-    monkeypatch.setattr(keeping, "BEAT_SECONDS", 0.02)
-    monkeypatch.setattr(silence, "SILENT_SECONDS", 1.0)
+    """Heartbeats come fifty times as often."""
+    monkeypatch.setattr(heartbeats, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(heartbeats, "SILENT_SECONDS", 1.0)
 
 
 def test_the_others_share_what_a_dead_server_held(group: Group) -> None:
@@ -127,7 +125,7 @@ def test_a_server_that_does_not_claim_yet_is_left_nothing(group: Group) -> None:
     one.drop(dead)
     assert starting.claim() == []
     assert one.claim() == sorted(begun)
-    starting.beats.begin_claiming()
+    starting.heartbeats.begin_claiming()
     one.members.leave()
     assert starting.claim() == sorted(begun)
 
@@ -149,7 +147,7 @@ def test_a_claim_whose_commit_was_not_answered_is_told_of(group: Group, monkeypa
         patched.setattr(mine.store.database, "quick", cut)
         living = mine.members.counted()
         with pytest.raises(StorageBusyError):
-            mine.beats.claim(living)
+            mine.heartbeats.claim(living)
     assert mine.claim() == sorted(begun)
     assert mine.claim() == []
 
@@ -159,10 +157,10 @@ def test_a_server_that_was_dropped_writes_nothing(group: Group) -> None:
     dead, other = group.new(), group.new()
     lost: list[bool] = []
     dead.members.on_lost = lambda: lost.append(True)
-    living = dead.beats.living()
+    living = dead.heartbeats.living()
     other.drop(dead)
-    assert dead.beats.beat() is None
-    for write in (lambda: dead.begin(1), lambda: dead.beats.claim(living), lambda: dead.drop(other)):
+    assert dead.heartbeats.beat() is None
+    for write in (lambda: dead.begin(1), lambda: dead.heartbeats.claim(living), lambda: dead.drop(other)):
         with pytest.raises(LeaseLostError, match="another has taken them over"):
             write()
     assert lost == [True] * 3
@@ -194,9 +192,9 @@ def test_a_transaction_under_way_ends_before_its_server_is_dropped(group: Group)
 def test_who_has_beaten_meanwhile_is_not_dropped(group: Group) -> None:
     """Would catch a server that was found silent, and beat before it was dropped."""
     mine, other = group.new(), group.new()
-    [heard_at] = [one.heard_at for one in mine.beats.living() if one.server_id == other.server_id]
-    other.beats.beat()
-    mine.beats.drop({other.server_id: heard_at})
+    [heard_at] = [one.heard_at for one in mine.heartbeats.living() if one.server_id == other.server_id]
+    other.heartbeats.beat()
+    mine.heartbeats.drop({other.server_id: heard_at})
     assert len(mine.living()) == 2
 
 
@@ -206,7 +204,7 @@ def test_a_dead_server_s_sessions_are_claimed_by_one_that_has_just_started(group
     dead = group.new()
     begun = dead.begin(2)
     mine, lost, claimed = group.new(claims=False), threading.Event(), list[str]()
-    keeper = keeper_of(mine.beats, on_claimed=claimed.extend, on_lost=lost.set)
+    keeper = keeper_of(mine.heartbeats, on_claimed=claimed.extend, on_lost=lost.set)
     keeper.begin_claiming()
     keeper.start()
     wait_until(lambda: sorted(claimed) == sorted(begun))
@@ -221,7 +219,7 @@ def test_beats_and_claims_wait_for_no_other_work(group: Group) -> None:
     dead, mine = group.new(), group.new(claims=False)
     begun = dead.begin(2)
     claimed: list[str] = []
-    keeper = keeper_of(mine.beats, on_claimed=claimed.extend)
+    keeper = keeper_of(mine.heartbeats, on_claimed=claimed.extend)
     with mine.store.database.writing():
         keeper.begin_claiming()
         keeper.start()
@@ -254,9 +252,9 @@ def test_a_claim_counts_until_it_is_taken_note_of(group: Group) -> None:
     ended.
     """
     mine = group.new()
-    keeper = keeper_of(mine.beats)
+    keeper = keeper_of(mine.heartbeats)
     for _ in range(2):
-        keeper._claim(mine.beats.living())
+        keeper._claim(mine.heartbeats.living())
     keeper.num_told += 1
     assert keeper.is_claiming
     keeper.num_told += 1
@@ -272,7 +270,7 @@ def test_a_machine_s_clock_deletes_nothing_of_the_others(group: Group, monkeypat
     Copies(mine.store, mine.server_id).begin("me", "k")
     monkeypatch.setattr(time, "time", lambda: now + 2 * DAY)
     ahead = group.new()
-    ahead.beats.beat()
+    ahead.heartbeats.beat()
     ends_at = mine.store.clock.end_of(HOUR)
     uptime = time.monotonic()
     past_the_first_hour = uptime + HOUR + 60.0  # a minute: they asked the database for its time one after the other

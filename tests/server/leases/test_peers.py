@@ -8,10 +8,9 @@ from tests.kills.server import free_port
 from tests.server.leases.conftest import Shared, leases_of
 from tests.waiting import wait_until
 
-from cookhouse.server.leases import peers as module
-from cookhouse.server.leases.forwarding import UnreachableError
+from cookhouse.server.leases import forwarding as module
+from cookhouse.server.leases.forwarding import Peers, UnreachableError
 from cookhouse.server.leases.members import Member
-from cookhouse.server.leases.peers import Peers
 
 
 def member(server_id: str) -> Member:

@@ -4,7 +4,7 @@ import pytest
 from tests.server.leases.test_members import Group, Server, group
 
 from cookhouse.errors import InputError
-from cookhouse.server.leases.profile import Profile
+from cookhouse.server.leases.members import Profile
 
 __all__ = ["group"]
 

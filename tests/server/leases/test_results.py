@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput
 from cookhouse.errors import InputError
-from cookhouse.server.leases.keeper import Keeper
+from cookhouse.server.leases.heartbeats import Keeper
 from cookhouse.server.refusals import StorageBusyError
 
 

@@ -21,9 +21,8 @@ from tests.server.test_silence import HeldEngine
 from tests.waiting import wait_until
 from tinker.proto import tinker_public_pb2 as pb
 
-from cookhouse.server.leases import keeper, taking
-from cookhouse.server.leases.beats import Beats
-from cookhouse.server.leases.keeper import Keeper
+from cookhouse.server.leases import heartbeats, takeover
+from cookhouse.server.leases.heartbeats import Heartbeats, Keeper
 from cookhouse.server.leases.members import Holder, Member, Members
 from cookhouse.server.recovery.restoring import Restoring
 from cookhouse.server.refusals import LeaseLostError
@@ -187,15 +186,15 @@ def test_nothing_is_claimed_before_the_folder_is_swept(shared: Shared, monkeypat
     """Would catch a sweep that deletes the state which a session that is back already is just writing."""
     with shared.server() as first:
         session_id = first.session()
-    monkeypatch.setattr(keeper, "BEAT_SECONDS", 0.02)
-    beat, claim, tidy = Beats.beat, Beats.claim, Checkpoints.tidy
+    monkeypatch.setattr(heartbeats, "BEAT_SECONDS", 0.02)
+    beat, claim, tidy = Heartbeats.beat, Heartbeats.claim, Checkpoints.tidy
     did: list[str] = []
 
-    def told_beat(beats: Beats) -> Sequence[Member] | None:
+    def told_beat(beats: Heartbeats) -> Sequence[Member] | None:
         did.append("beat")
         return beat(beats)
 
-    def told_claim(beats: Beats, living: Sequence[Member]) -> Sequence[str]:
+    def told_claim(beats: Heartbeats, living: Sequence[Member]) -> Sequence[str]:
         did.append("claim")
         return claim(beats, living)
 
@@ -204,8 +203,8 @@ def test_nothing_is_claimed_before_the_folder_is_swept(shared: Shared, monkeypat
         tidy(checkpoints, is_alone)
         did.append("tidy")
 
-    monkeypatch.setattr(Beats, "beat", told_beat)
-    monkeypatch.setattr(Beats, "claim", told_claim)
+    monkeypatch.setattr(Heartbeats, "beat", told_beat)
+    monkeypatch.setattr(Heartbeats, "claim", told_claim)
     monkeypatch.setattr(Checkpoints, "tidy", slow_tidy)
     with shared.server() as second:
         wait_until(lambda: second.host.service.sessions.has(session_id))
@@ -221,7 +220,7 @@ def test_a_session_that_comes_back_in_part_is_tried_again(shared: Shared, monkey
         accepted = first.forward_backward(model_id, 1).json()["request_id"]
         first.host.on_loop(first.host.service.hand_over)
         engine.free.set()
-    monkeypatch.setattr(taking, "_FAILED_SECONDS", 0.1)
+    monkeypatch.setattr(takeover, "_FAILED_SECONDS", 0.1)
     restore_model = Restoring._restore_model
     outcomes: list[bool] = []
 

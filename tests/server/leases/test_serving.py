@@ -10,7 +10,7 @@ from tests.server.leases.test_routing import in_thread
 from tests.waiting import wait_until
 
 from cookhouse.engine.contract import LoraSpec
-from cookhouse.server.leases.profile import Profile
+from cookhouse.server.leases.members import Profile
 from cookhouse.server.storage.store.rows import RunRow, SamplerRow
 
 __all__ = ["group"]

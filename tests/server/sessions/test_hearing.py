@@ -1,4 +1,4 @@
-"""Silence is a client's only while the server was awake, by a clock that is played."""
+"""FailureDetector is a client's only while the server was awake, by a clock that is played."""
 
 from collections.abc import Callable
 

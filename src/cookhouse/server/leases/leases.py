@@ -1,4 +1,4 @@
-"""Which sessions this server answers for, and who answers for the others. Lives on the event loop.
+"""Sessions that this server answers for, and who answers for the others. Lives on the event loop.
 
 join ──► begin_claiming ──► claimed ──► coming: requests wait ── restored ──► in `Sessions`: answered here
 anyone else's ──► `find`: whose, as of a moment ago
@@ -7,22 +7,24 @@ anyone else's ──► `find`: whose, as of a moment ago
 import asyncio
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cookhouse.server.leases.beats import Beats
-from cookhouse.server.leases.folder import check_shared_folder
-from cookhouse.server.leases.keeper import BEAT_SECONDS, Keeper
-from cookhouse.server.leases.listing import Listing
-from cookhouse.server.leases.members import Holder, Member, Members
-from cookhouse.server.leases.peers import Ask, Peers
-from cookhouse.server.leases.profile import Profile
-from cookhouse.server.leases.taking import TakeOver, Taking
+from cookhouse.errors import InputError
+from cookhouse.server.leases.forwarding import Ask, Peers
+from cookhouse.server.leases.heartbeats import BEAT_SECONDS, Heartbeats, Keeper
+from cookhouse.server.leases.members import Holder, Member, Members, Profile
+from cookhouse.server.leases.takeover import TakeOver, Takeover
 from cookhouse.server.refusals import LeaseLostError, StorageError
 from cookhouse.server.sessions.sessions import Sessions
+from cookhouse.server.storage.store.database import Database
+from cookhouse.server.storage.store.identity import ID_FILE, id_in, service_id_in, write_id
+from cookhouse.server.storage.store.private import private_folder
 from cookhouse.server.storage.store.store import Store
+from cookhouse.server.storage.store.tables import ServiceRecord
 
 _log = logging.getLogger(__name__)
 _KNOWN_SECONDS = 1.0
@@ -55,7 +57,7 @@ class Leases:
         self._loop: asyncio.AbstractEventLoop
         self._keeper: Keeper | None = None
         self._listing = Listing(self.members.flush)
-        self._coming: Taking
+        self._coming: Takeover
         self._changed: asyncio.Event
         self._known: dict[str, tuple[float, Holder]] = {}
 
@@ -83,13 +85,13 @@ class Leases:
             StorageError: the database cannot be written.
         """
         self._sessions = sessions
-        self._coming = Taking(take_over, on_back=self.forget, on_tried=on_tried, is_over=lambda: self.has_left)
+        self._coming = Takeover(take_over, on_back=self.forget, on_tried=on_tried, is_over=lambda: self.has_left)
         self._peers = Peers(self.server_id, ask)
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         self.members.on_lost = self._lose
         await asyncio.to_thread(self.members.join, profile)
         keeper = self._keeper = Keeper(
-            Beats(self.members),
+            Heartbeats(self.members),
             on_claimed=lambda claimed: self._call(self._claimed, claimed),
             on_change=lambda: self._call(self._note_change),
             on_lost=self._lose,
@@ -237,3 +239,80 @@ class Leases:
         self._known.clear()
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+class Listing:
+    """Writes rows soon that are only listed: the other servers list them, too.
+
+    A thread of its own: what is written may wait for a lock, or for the network.
+    """
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+        self._is_stopped = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="listing", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def write_soon(self) -> None:
+        """From any thread."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Begin no further write. What is being written goes on."""
+        self._is_stopped = True
+        self._wake.set()
+
+    def _run(self) -> None:
+        while self._wake.wait() and not self._is_stopped:
+            self._wake.clear()
+            try:
+                self._flush()
+            except Exception:  # they wait, and go with the next
+                _log.exception("rows could not be written")
+
+
+_MARKED = "shared folder"
+"""The row that says that the file has been written; its value is what the first server called the folder."""
+
+
+def check_shared_folder(folder: Path, database: Database) -> None:
+    """See that a folder is that of the service. Its first server makes it, and no other does.
+
+    A file there has the service's id, and the database knows of it. One that is not mounted is empty, or not there: a
+    server over it would find nothing of the sessions that it takes over.
+
+    Raises:
+        InputError: it is another, or cannot be used.
+        StorageError: the database cannot be written.
+    """
+    with database.writing() as session:
+        service_id = service_id_in(session, database)
+        marked = session.get(ServiceRecord, _MARKED)
+        try:
+            if marked is None:
+                private_folder(folder)
+            found = id_in(folder)
+            if marked is None and found is None:
+                write_id(folder, service_id)
+                found = service_id
+        except OSError as error:
+            raise InputError(f"the shared folder {folder} cannot be used: {error.strerror}; name another") from error
+        if found is None:
+            assert marked is not None
+            raise InputError(
+                f"the shared folder {folder} is not that of the other servers, since it has no file {ID_FILE}: mount "
+                f"here what the first server called {marked.value}, and start this one again; if it is that all the "
+                f"same, write {service_id} into {folder / ID_FILE}"
+            )
+        if found != service_id:
+            raise InputError(
+                f"the shared folder {folder} is that of another service: {folder / ID_FILE} says "
+                f"{found or 'nothing'!r}, and the database {service_id}; mount the folder of this database's "
+                "servers, or name one of their own. If no other database goes with it, delete that file, or write into "
+                "it what the database says"
+            )
+        if marked is None:
+            session.add(ServiceRecord(name=_MARKED, value=str(folder.absolute())))

@@ -1,27 +1,147 @@
-"""The servers that share a database, and which of them holds a session.
+"""Servers that share a database: their profiles, which of them holds a session, and which can take one over.
 
-    join ──► beats, each second ──► leave
-               └─ unheard of for `SILENT_SECONDS` ──► the others drop it, and claim its sessions
+    join ──► heartbeats, each second ──► leave
+               └─ none for `SILENT_SECONDS` ──► the others drop it, and claim its sessions
 
 A server whose row is gone holds nothing, and writes nothing: `fence` is part of each of its transactions, and keeps the
 row until the transaction ends.
 """
 
+import logging
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from cookhouse.server.leases.profile import Profile, check_places
-from cookhouse.server.leases.serving import Serving
+from cookhouse.errors import InputError
+from cookhouse.models.names import plain_name
+from cookhouse.naming import listed
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.storage.store.postgresql import NOW
 from cookhouse.server.storage.store.row_sums import add_new
 from cookhouse.server.storage.store.rows import SessionRow
 from cookhouse.server.storage.store.store import Store
-from cookhouse.server.storage.store.tables import AnswerRecord, EntryRecord, SecretRecord, ServerRecord, SessionRecord
+from cookhouse.server.storage.store.tables import (
+    AnswerRecord,
+    EntryRecord,
+    RunRecord,
+    SamplerRecord,
+    SecretRecord,
+    ServerRecord,
+    SessionRecord,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What a server writes of itself when it joins the others."""
+
+    journal: str | None = None
+    """Where the bodies of requests are kept; None: it does not say where anything is."""
+    checkpoints: str | None = None
+    """None: in the shared folder."""
+    base_models: Sequence[str] | None = None
+    """What clients may ask it for; None: it does not say."""
+
+
+def check_places(mine: Profile, others: Iterable[tuple[str, Profile]]) -> None:
+    """See that a server keeps what the others read, too, where they do. `others` come with their URLs.
+
+    Raises:
+        InputError: it does not.
+    """
+    for url, other in others:
+        if mine.journal is None or other.journal is None:
+            continue
+        for option, own, theirs in (
+            ("--journal", mine.journal, other.journal),
+            ("--checkpoints", mine.checkpoints, other.checkpoints),
+        ):
+            if _plain(own) != _plain(theirs):
+                raise InputError(
+                    f"servers that share sessions need the same {option}: this one has {_told(own)}, and the one at "
+                    f"{url} {_told(theirs)}; start all of them with the same"
+                )
+
+
+def _plain(place: str | None) -> str | None:
+    return None if place is None else place.rstrip("/")
+
+
+def _told(place: str | None) -> str:
+    return "none" if place is None else place
+
+
+_log = logging.getLogger(__name__)
+_MAKES_MODELS = "create_model", "load_weights"
+
+
+class Serving:
+    """Which servers can take a session over: those that offer the base models of its models and sampling clients.
+
+    Asked in one thread.
+    """
+
+    def __init__(self) -> None:
+        self.unserved: Mapping[str, Collection[str]] = {}
+        """Base models of sessions that no server can take over, by session."""
+
+    def able(
+        self, connection: sa.Connection, session_ids: Collection[str], takers: Sequence[str]
+    ) -> Mapping[str, Sequence[str]]:
+        """Of servers that take sessions over, those that can take each of these."""
+        if not session_ids:
+            self.unserved = {}
+            return {}
+        needed, offered = _needed(connection, session_ids), _offered(connection, takers)
+        able = {
+            session_id: [one for one in takers if _offers(offered.get(one), needed[session_id])]
+            for session_id in session_ids
+        }
+        self._note({session_id: needed[session_id] for session_id, servers in able.items() if takers and not servers})
+        return able
+
+    def _note(self, unserved: Mapping[str, Collection[str]]) -> None:
+        if unserved.keys() - self.unserved.keys():
+            _log.warning(
+                "%d sessions wait for a server that offers %s: no single one of those that run does. Start one with "
+                "all of these (-m NAME)",
+                len(unserved),
+                listed(sorted({name for names in unserved.values() for name in names})),
+            )
+        self.unserved = unserved
+
+
+def _offers(offered: Collection[str] | None, needed: Collection[str]) -> bool:
+    return offered is None or all(name in offered or plain_name(name) in offered for name in needed)
+
+
+def _offered(connection: sa.Connection, servers: Sequence[str]) -> Mapping[str, Collection[str] | None]:
+    query = sa.select(ServerRecord.server_id, ServerRecord.base_models).where(ServerRecord.server_id.in_(servers))
+    return {row.server_id: row.base_models for row in connection.execute(query)}
+
+
+def _needed(connection: sa.Connection, session_ids: Collection[str]) -> Mapping[str, Collection[str]]:
+    """Names of base models, by session."""
+    needed: defaultdict[str, set[str]] = defaultdict(set)
+    wanted = sa.literal(list(session_ids), sa.ARRAY(sa.String))  # one parameter, however many there are
+    for record in (RunRecord, SamplerRecord):
+        rows = sa.select(record.session_id, record.base_model).where(record.session_id == sa.any_(wanted))
+        for row in connection.execute(rows.distinct()):
+            needed[row.session_id].add(row.base_model)
+    # A model that is still to be made has no row of its own.
+    making = sa.select(EntryRecord.session_id, EntryRecord.drawn).where(
+        EntryRecord.session_id == sa.any_(wanted), EntryRecord.kind.in_(_MAKES_MODELS)
+    )
+    for row in connection.execute(making):
+        drawn = row.drawn.get("checkpoint", row.drawn)
+        if "base_model" in drawn:  # else an older version has drawn it
+            needed[row.session_id].add(drawn["base_model"])
+    return needed
+
 
 SILENT_SECONDS = 5.0
 """A server unheard of for so long has ended, or is to."""

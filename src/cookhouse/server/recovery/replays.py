@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cookhouse.server.leases.taking import Taking
+from cookhouse.server.leases.takeover import Takeover
 from cookhouse.server.recovery.restored import Restored
 from cookhouse.server.recovery.restoring import Restoring
 from cookhouse.server.refusals import StorageBusyError
@@ -23,7 +23,7 @@ class Replays:
         """Of sessions that were taken over, what has not been told of."""
         self._owners_aside: dict[str, str] = {}
         """Of sessions that an earlier process left, and that cannot be brought back for now."""
-        self._taking = Taking(
+        self._taking = Takeover(
             self.take_over,
             on_back=self._come_back,
             on_tried=self.tell_of_taken,

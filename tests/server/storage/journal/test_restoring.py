@@ -280,7 +280,7 @@ def test_a_session_that_cannot_be_decoded_is_set_aside(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches one damaged row that keeps all tenants out, and a client that is told that its session has ended."""
-    monkeypatch.setattr("cookhouse.server.leases.taking._FAILED_SECONDS", 0.05)
+    monkeypatch.setattr("cookhouse.server.leases.takeover._FAILED_SECONDS", 0.05)
     with served(tmp_path) as server:
         mine, broken = server.session(), server.session()
         models = [server.model(session_id) for session_id in (mine, broken)]

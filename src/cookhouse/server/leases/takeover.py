@@ -22,7 +22,7 @@ TakeOver = Callable[[str], Awaitable[None]]
 """Brings a session back from the journal, if it has not ended; where it raises, nothing of it is there."""
 
 
-class Taking:
+class Takeover:
     """Lives on the event loop."""
 
     def __init__(

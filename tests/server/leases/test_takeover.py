@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from cookhouse.server.leases import taking
-from cookhouse.server.leases.taking import Taking
+from cookhouse.server.leases import takeover
+from cookhouse.server.leases.takeover import Takeover
 from cookhouse.server.storage.store.failures import unreachable
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ class Sessions:
         self.back: list[str] = []
         self.num_told = 0
         self.is_over = False
-        self.taking = Taking(
+        self.taking = Takeover(
             self._take_over, on_back=self.back.append, on_tried=self._tell, is_over=lambda: self.is_over
         )
 
@@ -44,9 +44,9 @@ class Sessions:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(taking, "_FAILED_SECONDS", 0.01)
-    monkeypatch.setattr(taking, "_MOST_FAILED_SECONDS", 0.04)
+    monkeypatch.setattr(takeover, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(takeover, "_FAILED_SECONDS", 0.01)
+    monkeypatch.setattr(takeover, "_MOST_FAILED_SECONDS", 0.04)
 
 
 async def test_one_that_cannot_be_read_holds_up_no_other() -> None:

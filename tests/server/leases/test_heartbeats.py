@@ -7,10 +7,9 @@ import pytest
 from tests.server.leases.keepers import keeper_of
 from tests.waiting import wait_until
 
-from cookhouse.server.leases import keeper as keeping
-from cookhouse.server.leases.keeper import Keeper
+from cookhouse.server.leases import heartbeats
+from cookhouse.server.leases.heartbeats import FailureDetector, Keeper
 from cookhouse.server.leases.members import Member
-from cookhouse.server.leases.silence import Silence
 from cookhouse.server.storage.store.failures import unreachable
 
 MINE, OTHER = "mine", "other"
@@ -21,11 +20,11 @@ def member(server_id: str, heard_at: float) -> Member:
 
 
 class Scripted:
-    """Beats of a database on a clock of its own, in which another server has beaten at some times."""
+    """Heartbeats of a database on a clock of its own, in which another server has beaten at some times."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(keeping, "steady_seconds", lambda: self.now)
+        monkeypatch.setattr(heartbeats, "steady_seconds", lambda: self.now)
         self.other_heard_at = 0.0
         self.dropped_at: list[float] = []
         self.keeper: Keeper = keeper_of(self)
@@ -109,7 +108,7 @@ def test_a_database_s_clock_that_is_set_has_nobody_dropped_or_kept(step: float) 
     """Would catch a clock of the database that is set, or another database's that takes its place: who beats first
     drops all others, or a dead server is waited for by that clock.
     """
-    silence = Silence()
+    silence = FailureDetector()
     at, clock, dead = 0.0, 1e9, 1e9
     while at < 10.0:
         at, clock = at + 1.0, clock + 1.0
@@ -124,8 +123,8 @@ def test_a_database_s_clock_that_is_set_has_nobody_dropped_or_kept(step: float) 
 
 def test_a_server_whose_event_loop_is_stuck_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a server that says it is alive for ever, and answers nobody."""
-    monkeypatch.setattr(keeping, "BEAT_SECONDS", 0.01)
-    monkeypatch.setattr(keeping, "_STUCK_BEATS", 5)
+    monkeypatch.setattr(heartbeats, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeats, "_STUCK_BEATS", 5)
     scripted = Scripted(monkeypatch)
     lost, asked = threading.Event(), list[bool]()
 
