@@ -10,18 +10,67 @@ Nothing here waits or reads a clock of its own, so that the same loop runs in a 
 """
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from cookhouse.engine.contract import Command, Done, Event, Failed, Forget, Inspect, Room, WorkerOptions
+from cookhouse.engine.contract import (
+    Command,
+    Done,
+    Event,
+    Failed,
+    Failure,
+    Forget,
+    Inspect,
+    Lost,
+    Pass,
+    Room,
+    Step,
+    Up,
+    WorkerOptions,
+)
 from cookhouse.engine.engine import Engine
 from cookhouse.engine.worker.failing import failed
-from cookhouse.engine.worker.room import RoomWatch
+from cookhouse.engine.worker.saves import MakeWriter, thread_writer
 from cookhouse.engine.worker.status import Status
-from cookhouse.engine.worker.turns import Turns
+from cookhouse.engine.worker.turns import Turn, Turns
 from cookhouse.engine.worker.work import Work
-from cookhouse.engine.worker.writers import MakeWriter, thread_writer
+
+_LEAST_SHARE = 1 / 16
+"""Of what was free when it was told last: less of a change is told to nobody."""
+_LOOK_SECONDS = 1.0
+"""Between two looks, where nothing was done that takes memory for good, or gives it back: caches grow meanwhile."""
+
+
+class RoomWatch:
+    """Lives in the thread of the engine."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], float]) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._looked_at = clock()
+        self.told = engine.room()
+        """The last one."""
+
+    def look(self, turn: Turn | None, *, has_forgotten: bool) -> Room | None:
+        """What is to be told after a turn, or after something was forgotten; None: nothing."""
+        now = self._clock()
+        if not (has_forgotten or _takes_memory(turn) or (turn is not None and now - self._looked_at >= _LOOK_SECONDS)):
+            return None
+        self._looked_at = now
+        room, told = self._engine.room(), self.told
+        is_same = abs(room.free_bytes - told.free_bytes) <= told.free_bytes * _LEAST_SHARE
+        if is_same and room.base_models == told.base_models:
+            return None
+        self.told = room
+        return room
+
+
+def _takes_memory(turn: Turn | None) -> bool:
+    """Whether it takes memory for good, or loads a base model."""
+    return turn is not None and turn.kind != "sample" and not isinstance(turn.commands[0], Pass | Step)
+
 
 _log = logging.getLogger(__name__)
 _TELL_SECONDS = 0.1
@@ -121,3 +170,82 @@ class Loop:
             spent = self._work.meter.take({event.command_id for event in events if isinstance(event, Done | Failed)})
         if told := ([spent] if spent else []) + list(events):
             self._tell(told)
+
+
+class Runner:
+    """`run` blocks its thread; commands and `stop` come from any other."""
+
+    def __init__(self, make_engine: Callable[[], Engine], options: WorkerOptions, tell: Tell) -> None:
+        """`tell` is called in the thread of `run`, and in those that write files."""
+        self._make_engine = make_engine
+        self._options = options
+        self._tell = tell
+        self._wake = threading.Condition()
+        self._has_news = False
+        self._is_stopping = False
+        self._early: list[Command] = []
+        """What came before there was an engine."""
+        self._loop: Loop | None = None
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        """Hand over commands, in order."""
+        with self._wake:
+            if self._loop is None:
+                self._early.extend(commands)
+            else:
+                self._loop.submit(commands)
+
+    def stop(self) -> None:
+        """Have `run` return after its present turn."""
+        with self._wake:
+            self._is_stopping = True
+            self._wake.notify()
+
+    def run(self) -> None:
+        """Make the engine, and take turns until `stop`. The last event is `Lost` if either fails."""
+        try:
+            loop = self._open()
+        except BaseException as error:
+            self._lose("the engine could not be made", error, is_new=True)
+            return
+        try:
+            while not self._is_stopping:
+                self._has_news = False
+                if not loop.turn():
+                    self._wait()
+            loop.close()
+        except BaseException as error:
+            self._lose("its loop failed", error, is_new=False)
+
+    def _open(self) -> Loop:
+        engine = self._make_engine()
+        loop = Loop(engine, self._options, tell=self._tell, wake=self._notify)
+        up = Up(
+            worker=self._options.worker,
+            base_models=tuple(engine.base_models()),
+            description=engine.describe(),
+            room=loop.room,
+        )
+        self._tell([up])
+        with self._wake:
+            loop.submit(self._early)
+            self._early.clear()
+            self._loop = loop
+        return loop
+
+    def _wait(self) -> None:
+        with self._wake:
+            while not (self._has_news or self._is_stopping):
+                self._wake.wait()
+
+    def _notify(self) -> None:
+        with self._wake:
+            self._has_news = True
+            self._wake.notify()
+
+    def _lose(self, what: str, error: BaseException, *, is_new: bool) -> None:
+        failure = Failure.of(error)
+        if failure.blame == "server":
+            _log.error("worker %s is lost: %s", self._options.worker, what, exc_info=error)
+        reason = f"{what}: {failure.message}"
+        self._tell([Lost(worker=self._options.worker, reason=reason, failure=failure if is_new else None)])

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from cookhouse.engine.contract import Done, Event, Sample, SampleOutput, Tokens
 from cookhouse.engine.engine import Engine, SampleFailure
 from cookhouse.engine.worker.failing import failed
-from cookhouse.engine.worker.meter import Meter
 from cookhouse.engine.worker.snapshots import Snapshot
+from cookhouse.engine.worker.status import Meter
 
 
 @dataclass(frozen=True, slots=True)

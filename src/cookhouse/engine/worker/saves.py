@@ -3,8 +3,9 @@
 Weights for other libraries, and training state that does not fit into memory twice, keep the engine waiting.
 """
 
+import os
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 from cookhouse.engine.contract import CanceledError, Done, Event, Form, Save, Saved, SaveSnapshot
@@ -12,6 +13,20 @@ from cookhouse.engine.engine import Engine
 from cookhouse.engine.files.checksums import checksums
 from cookhouse.engine.worker.failing import failed
 from cookhouse.engine.worker.folders import Folders, file_sizes
+
+MakeWriter = Callable[[str], Executor]
+
+
+def thread_writer(name: str) -> ThreadPoolExecutor:
+    """One thread that writes files in order."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name, initializer=_use_any_core)
+
+
+def _use_any_core() -> None:
+    """Free this thread of the core of the one that started it: the engine's is bound to its own."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()))
+
 
 MAX_COPIES = 4
 """Copies of weights that may wait for the disk."""

@@ -28,12 +28,11 @@ from cookhouse.engine.engine import Engine
 from cookhouse.engine.files.checksums import verify
 from cookhouse.engine.worker.failing import canceled, failed
 from cookhouse.engine.worker.folders import Folders
-from cookhouse.engine.worker.meter import Meter, Served
 from cookhouse.engine.worker.samples import Samples
-from cookhouse.engine.worker.saves import Saves
+from cookhouse.engine.worker.saves import MakeWriter, Saves
 from cookhouse.engine.worker.snapshots import Snapshot, Snapshots
+from cookhouse.engine.worker.status import Meter, Served
 from cookhouse.engine.worker.turns import Turn, Turns, num_tokens
-from cookhouse.engine.worker.writers import MakeWriter
 from cookhouse.errors import InputError
 
 

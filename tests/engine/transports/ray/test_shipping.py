@@ -46,8 +46,7 @@ class Worker:
         self.shipping: Shipping = self._shipping()
 
     def _shipping(self) -> "Shipping":
-        from cookhouse.engine.transports.ray.object_cache import ObjectCache
-        from cookhouse.engine.transports.ray.shipping import Shipping
+        from cookhouse.engine.transports.ray.shipping import ObjectCache, Shipping
 
         actor = FakeActor({"read": lambda *_: self.read(), "write": self.write, "sums": self.sums})
         return Shipping(

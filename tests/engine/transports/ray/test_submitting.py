@@ -22,8 +22,7 @@ class Sending:
     """A submitter in a thread of its own, what its actor got, and what it told."""
 
     def __init__(self) -> None:
-        from cookhouse.engine.transports.ray.object_cache import ObjectCache
-        from cookhouse.engine.transports.ray.shipping import Shipping
+        from cookhouse.engine.transports.ray.shipping import ObjectCache, Shipping
         from cookhouse.engine.transports.ray.submitting import Submitter
 
         self.told: list[Event] = []

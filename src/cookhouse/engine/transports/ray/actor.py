@@ -1,4 +1,4 @@
-"""The worker at the far end: an actor of Ray, in a process of its own on some node.
+"""Actor of Ray that runs a worker, in a process of its own on some node.
 
 Its own loop runs in a thread; the calls that Ray makes only hand things over. Ray keeps no order of calls, so those
 that matter are numbered.
@@ -12,17 +12,67 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cookhouse.engine.contract import Event, Lost, WorkerOptions
 from cookhouse.engine.transports.child_process import Feed, LogTeller, MakeRunning, encode_events
-from cookhouse.engine.transports.messages import decode_all
-from cookhouse.engine.transports.ray.frame_box import FrameBox
-from cookhouse.engine.transports.ray.in_order import InOrder
-from cookhouse.engine.transports.ray.own_folder import OwnFolder
-from cookhouse.engine.transports.ray.worker_files import Sums, WorkerFiles
+from cookhouse.engine.transports.messages import Pieces, decode_all
+from cookhouse.engine.transports.ray.worker_files import OwnFolder, Sums, WorkerFiles
 from cookhouse.errors import InputError
 from cookhouse.version import __version__
+
+
+class FrameBox:
+    """Put in from any thread, taken by one. What comes while one is being sent goes with the next."""
+
+    def __init__(self) -> None:
+        self._wake = threading.Condition()
+        self._pieces: Pieces = []
+        self._is_closed = False
+
+    def put(self, pieces: Sequence[memoryview]) -> None:
+        with self._wake:
+            if not self._is_closed:
+                self._pieces += pieces
+                self._wake.notify()
+
+    def close(self) -> None:
+        """Take nothing more; what is there can still be taken."""
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify()
+
+    def take(self) -> Iterator[bytes]:
+        """All frames that there are, joined, each time there are some; it ends when the box is closed and empty."""
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._pieces or self._is_closed)
+                pieces, self._pieces = self._pieces, []
+            if not pieces:
+                return
+            yield b"".join(pieces)
+
+
+_T = TypeVar("_T")
+
+
+class InOrder(Generic[_T]):
+    """Values are numbered from 0. Each is given once, when all before it have been; a second of a number is dropped."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._early: dict[int, _T] = {}
+
+    def put(self, number: int, value: _T) -> list[_T]:
+        """Take one in; those whose turn has come, in order."""
+        if number >= self._next:
+            self._early.setdefault(number, value)
+        ready = []
+        while self._next in self._early:
+            ready.append(self._early.pop(self._next))
+            self._next += 1
+        return ready
+
 
 _FILES = "files"
 """Below a worker's folder: what `worker://` URLs name."""

@@ -28,8 +28,8 @@ from cookhouse.extras import install_command
 
 if TYPE_CHECKING:
     from cookhouse.engine.transports.ray.cluster import Cluster
-    from cookhouse.engine.transports.ray.object_cache import ObjectCache
     from cookhouse.engine.transports.ray.relay import Relay
+    from cookhouse.engine.transports.ray.shipping import ObjectCache
 
 _JOIN_SECONDS = 60.0
 _LOCAL_SECONDS = 120.0
@@ -121,7 +121,7 @@ class _Driver:
 
     def _join(self) -> "Cluster":
         from cookhouse.engine.transports.ray.cluster import Cluster
-        from cookhouse.engine.transports.ray.object_cache import ObjectCache
+        from cookhouse.engine.transports.ray.shipping import ObjectCache
 
         cluster = Cluster(self._address, self._needs, self._bundles, self._note_bundle)
         self._joined.set_result((cluster, ObjectCache(cluster.store_bytes() // _OBJECTS_SHARE)))

@@ -1,14 +1,15 @@
-"""One worker, as the driver has it: an actor somewhere, what goes to it and what comes back.
+"""Relay of one worker, in the driver: makes its actor on a node, sends what goes to it and reads what comes back.
 
 `end` is the one way to end, from whatever thread. It tells why, and wakes the others:
 
 run      finds a place, starts the actor, and reads its events until the last one; then gives the place back
-sender   sends commands: see `submitting`
+sender   submits commands: see `submitting`
 watcher  looks after the node and what was sent; after the end it ends the actor
 """
 
 import contextlib
 import logging
+import platform
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -17,23 +18,89 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from cookhouse.engine.contract import Command, Event, Lost, Up, WorkerOptions
+from cookhouse.assets import resolve_model
+from cookhouse.engine.contract import BaseModelInfo, Command, Event, Lost, Up, WorkerOptions
 from cookhouse.engine.transports.child_process import MakeRunning, Tell
 from cookhouse.engine.transports.messages import decode_all, encode
-from cookhouse.engine.transports.ray.actor import Place
+from cookhouse.engine.transports.ray.actor import Place, WorkerActor
 from cookhouse.engine.transports.ray.addresses import answers
 from cookhouse.engine.transports.ray.bundles import device_of, memory_share
 from cookhouse.engine.transports.ray.cluster import Cluster, Node
-from cookhouse.engine.transports.ray.object_cache import ObjectCache
-from cookhouse.engine.transports.ray.own_tokenizers import with_own_tokenizers
 from cookhouse.engine.transports.ray.ray_errors import said
-from cookhouse.engine.transports.ray.shipping import Shipping
-from cookhouse.engine.transports.ray.starting import begin, make_actor
+from cookhouse.engine.transports.ray.shipping import ObjectCache, Shipping
 from cookhouse.engine.transports.ray.submitting import Submitter
-from cookhouse.errors import CookhouseError
+from cookhouse.errors import CookhouseError, InputError, ServiceError
+from cookhouse.version import __version__
+
+
+def with_own_tokenizers(event: Event) -> Event:
+    """An event of a worker, for the server."""
+    if isinstance(event, Up):
+        return replace(event, base_models=tuple(map(_with_own_tokenizer, event.base_models)))
+    return event
+
+
+def _with_own_tokenizer(info: BaseModelInfo) -> BaseModelInfo:
+    folder = Path(resolve_model(info.name))
+    return replace(info, tokenizer_id=str(folder.resolve())) if folder.is_dir() else info
+
+
+_START_SECONDS = 120.0
+_MAX_CALLS = 16
+"""Of an actor's methods at a time: events, commands, and parts of files."""
+
+
+def make_actor(group: PlacementGroup, bundle: Mapping[str, float], load: Callable[[], None], make: MakeRunning) -> Any:
+    """A `WorkerActor` in a place that was reserved. It starts meanwhile."""
+    return (
+        ray.remote(WorkerActor)
+        .options(
+            num_cpus=bundle["CPU"],
+            num_gpus=bundle.get("GPU", 0),
+            memory=bundle.get("memory"),
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0),
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=_MAX_CALLS,
+        )
+        .remote(max(1, int(bundle["CPU"])), load, make)
+    )
+
+
+def begin(actor: Any, node: str, frame: bytes, place: tuple[Any, ...]) -> None:
+    """Wait until an actor runs on the node of this name, and have it make its engine.
+
+    Raises:
+        InputError: what it needs is not installed there, or another version of it.
+        ServiceError: it does not start, or has died.
+    """
+    _check_versions(actor, node)
+    try:
+        ray.get(actor.begin.remote(frame, place))
+    except RayError as error:
+        raise ServiceError(f"the actor on node {node} died at its start: {said(error)}") from error
+
+
+def _check_versions(actor: Any, node: str) -> None:
+    try:
+        theirs = ray.get(actor.versions.remote(), timeout=_START_SECONDS)
+    except GetTimeoutError as error:
+        raise ServiceError(f"no actor starts on node {node} within {_START_SECONDS:g} s; see Ray's logs") from error
+    except RayError as error:
+        if "No module named 'cookhouse" in str(error):
+            raise InputError(
+                f"node {node} has no cookhouse: install it there, version {__version__}, for the Python that Ray runs "
+                "with"
+            ) from error
+        raise ServiceError(f"no actor starts on node {node}: {said(error)}") from error
+    for name, own, their in zip(("cookhouse", "Python"), (__version__, platform.python_version()), theirs, strict=True):
+        if own != their:
+            raise InputError(f"node {node} has {name} {their}, and this machine {name} {own}; install the same on both")
+
 
 _log = logging.getLogger(__name__)
 _WATCH_SECONDS, _MAX_MISSES = 1.0, 3

@@ -5,17 +5,24 @@ Save, SaveSnapshot   the worker saves into a folder of its own; the files are br
 """
 
 import itertools
+import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import zlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
+
+import ray
 
 from cookhouse.engine.contract import (
     Account,
+    CanceledError,
     Command,
+    DamagedError,
     Done,
     Event,
     Failed,
@@ -32,9 +39,118 @@ from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.engine.files.checksums import verify
 from cookhouse.engine.files.new_folder import new_folder
 from cookhouse.engine.transports.child_process import Tell
-from cookhouse.engine.transports.ray.object_cache import ObjectCache
 from cookhouse.engine.transports.ray.ray_errors import failure_of, is_loss, said
-from cookhouse.engine.transports.ray.transfers import bring_files, send_folder
+from cookhouse.engine.transports.ray.worker_files import MAX_FILE_BYTES, Sums, checked_name
+from cookhouse.engine.worker.folders import file_sizes
+from cookhouse.errors import InputError
+from cookhouse.files import make_folder
+
+PART_BYTES = 2**24
+_MAX_UNDER_WAY = 2
+"""Parts of a file that are on their way at a time: one is sent while the next is read."""
+_Key = tuple[str, int, int, int]
+
+
+class Part(NamedTuple):
+    offset: int
+    reference: Any
+    """Of Ray's, to the bytes."""
+    sums: tuple[int, int]
+    """How many bytes, and their CRC-32."""
+
+
+class ObjectCache:
+    """Parts of files, each put into Ray's object store once: Ray takes an object to a node once for all workers there.
+
+    `max_bytes` of parts are kept for the next worker that asks; those asked for last.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_parts = max(1, max_bytes // PART_BYTES)
+        self._lock = threading.Lock()
+        self._parts: OrderedDict[_Key, Future[Part]] = OrderedDict()
+
+    def parts(self, path: Path) -> Iterator[Part]:
+        """A file's parts, at least one. From any thread.
+
+        Raises:
+            OSError: it cannot be read.
+            RayError: the object store has no room.
+        """
+        with path.open("rb") as file:
+            stat = os.fstat(file.fileno())
+            for offset in range(0, max(1, stat.st_size), PART_BYTES):
+                yield self._part((str(path), stat.st_ino, stat.st_mtime_ns, offset), file)
+
+    def _part(self, key: _Key, file: IO[bytes]) -> Part:
+        with self._lock:
+            is_known = key in self._parts
+            part = self._parts.setdefault(key, Future())
+            self._parts.move_to_end(key)
+            while len(self._parts) > self._max_parts:
+                self._parts.popitem(last=False)
+        if not is_known:  # read and put without the lock, so that nobody waits for another's file
+            try:
+                part.set_result(_put(file, key[-1]))
+            except BaseException as error:
+                with self._lock:
+                    self._parts.pop(key, None)  # the next who asks tries again
+                part.set_exception(error)
+        return part.result()
+
+
+def _put(file: IO[bytes], offset: int) -> Part:
+    file.seek(offset)
+    data = file.read(PART_BYTES)
+    return Part(offset, ray.put(data), (len(data), zlib.crc32(data)))
+
+
+def send_folder(actor: Any, objects: ObjectCache, here: Path, there: str, is_unwanted: threading.Event) -> None:
+    """Send a folder's files to one of an actor's, and see that they are there as they were sent.
+
+    Raises:
+        CanceledError: meanwhile nobody wants them any more.
+        DamagedError: there is no such folder.
+        OSError: they cannot be read or written.
+        RayError: the actor is out of reach, or Ray has no room for them.
+    """
+    if not here.is_dir():
+        raise DamagedError(f"there is no checkpoint {here}")
+    under_way: deque[Any] = deque()
+    sums: dict[str, Sums] = {name: [] for name in file_sizes(here)}
+    for name, of_file in sums.items():
+        for part in objects.parts(here / name):
+            if is_unwanted.is_set():
+                raise CanceledError(f"the files of {here} are not wanted any more")
+            of_file.append(part.sums)
+            under_way.append(actor.write.remote(f"{there}/{name}", part.offset, part.reference))
+            if len(under_way) >= _MAX_UNDER_WAY:
+                ray.get(under_way.popleft())
+    while under_way:
+        ray.get(under_way.popleft())
+    if ray.get(actor.sums.remote(there, PART_BYTES)) != sums:
+        raise OSError(f"the files of {here} are not at the worker as they were sent")
+
+
+def bring_files(actor: Any, there: str, sizes: Mapping[str, int], folder: Path) -> None:
+    """Bring files of a folder of an actor's, whose sizes are known by name. Raises as `send_folder`, and InputError."""
+    for name, num_bytes in sizes.items():
+        _bring_file(actor, f"{there}/{name}", num_bytes, folder / checked_name(name))
+
+
+def _bring_file(actor: Any, name: str, num_bytes: int, path: Path) -> None:
+    if num_bytes > MAX_FILE_BYTES:
+        raise InputError(f"{name} has {num_bytes:,} bytes; a file may have {MAX_FILE_BYTES:,}")
+    make_folder(path.parent, exist_ok=True)
+    offsets = deque(range(0, num_bytes, PART_BYTES))
+    under_way: deque[Any] = deque()
+    with path.open("wb") as file:
+        while offsets or under_way:
+            while offsets and len(under_way) < _MAX_UNDER_WAY:
+                under_way.append(actor.read.remote(name, offsets.popleft(), PART_BYTES))
+            file.write(ray.get(under_way.popleft()))
+    if path.stat().st_size != num_bytes:
+        raise OSError(f"{name} came with {path.stat().st_size:,} bytes of {num_bytes:,}")
 
 
 class Shipping:

@@ -12,7 +12,7 @@ from tests.engine.transports.ray.test_losses import cluster_below
 from tests.waiting import next_line, wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_is_here")]
-OWN_NODE = "cookhouse.engine.transports.ray.own_node"
+OWN_NODE = "cookhouse.engine.transports.ray.cluster"
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ OWN_NODE = "cookhouse.engine.transports.ray.own_node"
 )
 def test_only_a_living_node_of_this_machine_counts(monkeypatch: pytest.MonkeyPatch, nodes: Any, is_one: bool) -> None:
     """Would catch a server that waits a minute for Ray to say that this machine is no node, or is one no more."""
-    from cookhouse.engine.transports.ray.own_node import is_node
+    from cookhouse.engine.transports.ray.cluster import is_node
 
     found = {
         index: SimpleNamespace(node_manager_address=host, state=state) for index, (host, state) in enumerate(nodes)

@@ -2,7 +2,7 @@
 
 import random
 
-from cookhouse.engine.transports.ray.in_order import InOrder
+from cookhouse.engine.transports.ray.actor import InOrder
 
 
 def test_whatever_order_they_come_in_they_go_out_in_theirs_and_once() -> None:

@@ -2,7 +2,7 @@
 
 import threading
 
-from cookhouse.engine.transports.ray.frame_box import FrameBox
+from cookhouse.engine.transports.ray.actor import FrameBox
 
 
 def test_all_that_was_put_comes_in_order_and_then_the_end() -> None:

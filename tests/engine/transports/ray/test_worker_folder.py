@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.engine.transports.ray.own_folder import OwnFolder
+from cookhouse.engine.transports.ray.worker_files import OwnFolder
 from cookhouse.errors import ServiceError
 from tests.waiting import next_line
 
@@ -33,7 +33,7 @@ def test_what_a_killed_process_left_goes_with_the_next_that(what: str, tmp_path:
     """
     script = (
         "import sys, tempfile; tempfile.tempdir = sys.argv[1]; "
-        "from cookhouse.engine.transports.ray.own_folder import OwnFolder; "
+        "from cookhouse.engine.transports.ray.worker_files import OwnFolder; "
         "own = OwnFolder(); (own.path / 'weights').write_text('x'); print(own.path, flush=True); sys.stdin.read()"
     )
     words = [sys.executable, "-c", script, str(tmp_path)]

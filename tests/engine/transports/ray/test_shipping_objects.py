@@ -34,13 +34,13 @@ class FakePut:
 def ray_put(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePut]:
     fake = FakePut()
     monkeypatch.setattr("ray.put", fake)
-    monkeypatch.setattr("cookhouse.engine.transports.ray.object_cache.PART_BYTES", 8)
+    monkeypatch.setattr("cookhouse.engine.transports.ray.shipping.PART_BYTES", 8)
     yield fake
     fake.is_open.set()
 
 
 def cache(num_parts: int) -> Any:
-    from cookhouse.engine.transports.ray.object_cache import ObjectCache
+    from cookhouse.engine.transports.ray.shipping import ObjectCache
 
     return ObjectCache(8 * num_parts)
 
