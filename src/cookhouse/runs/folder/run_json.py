@@ -103,9 +103,10 @@ def new_launch(spec: FolderSpec, revision: str | None) -> Launch:
     )
 
 
-def record_failure(folder: Path, error: BaseException) -> None:
-    """Record why a run ended that could not tell itself, since what it ran on was gone; its page is drawn anew.
+def record_failure(folder: Path, error: BaseException, write_page: Callable[[Path], object] = write_report) -> None:
+    """Record why a run ended that could not do so itself, since what it ran on was gone; its page is written anew.
 
+    `write_page` writes it; default: the page of one run.
     What ended it matters more than whether that can be written.
     """
     try:
@@ -117,6 +118,6 @@ def record_failure(folder: Path, error: BaseException) -> None:
             return
         write_whole(folder / RUN_FILE, launches_text([*before, last.ended(RunStatus.FAILED, error)]))
         if (folder / REPORT_FILE).exists():
-            write_report(folder)
+            write_page(folder)
     except InputError as problem:
         logger.warning("the end of the run is not recorded as a whole: %s", problem)

@@ -12,7 +12,7 @@ from cookhouse.errors import InputError
 from cookhouse.report import checkpoint_text
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, RunStatus, end_of
 from cookhouse.runs.listing.find import FoundRun
-from cookhouse.runs.names import METRICS_FILE, RESULT_FILE
+from cookhouse.runs.names import METRICS_FILE, RESULT_FILE, SWEEP_RECIPE
 from cookhouse.telemetry import (
     Headline,
     Metric,
@@ -27,7 +27,6 @@ from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, Checkpoi
 
 _END_BYTES = 1 << 18
 _START_BYTES = 1 << 16
-_SWEEP = "sweep"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +110,7 @@ def overviews_of(runs: Sequence[FoundRun], read: Callable[[FoundRun], RunOvervie
     def whole(overview: RunOverview) -> Iterator[RunOverview]:
         below = [each for child in children.get(overview.name, ()) for each in whole(child)]
         told = [each for each in below if each.headline is not None]
-        if overview.recipe is not None and overview.recipe.startswith(_SWEEP):
+        if overview.recipe is not None and overview.recipe.startswith(SWEEP_RECIPE):
             told = sorted(told, key=_goodness)
         if overview.headline is None and told:
             last = told[-1]
@@ -126,7 +125,9 @@ def overviews_of(runs: Sequence[FoundRun], read: Callable[[FoundRun], RunOvervie
 
 def _recipe(record: Mapping[str, Any]) -> str | None:
     name = _text(record.get("recipe"))
-    return f"{_SWEEP} of {record['config'].get('recipe')}" if name == _SWEEP and "config" in record else name
+    return (
+        f"{SWEEP_RECIPE} of {record['config'].get('recipe')}" if name == SWEEP_RECIPE and "config" in record else name
+    )
 
 
 def _goodness(overview: RunOverview) -> float:
