@@ -1,4 +1,4 @@
-"""What a run hands back, and result.json, where that is read without running it again."""
+"""The result of a run, and result.json, where that is read without running it again."""
 
 import json
 from collections.abc import Mapping, Sequence

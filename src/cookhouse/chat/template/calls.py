@@ -1,4 +1,4 @@
-"""How a chat template writes calls, learned from what it makes of one and of two, and how they are read."""
+"""Tool calls of a chat template: how it writes them, learned from what it makes of one and of two, and reading them."""
 
 import re
 from collections.abc import Collection, Sequence

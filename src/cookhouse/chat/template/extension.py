@@ -1,4 +1,4 @@
-"""Whether a chat template leaves what it wrote of a turn as it is in the turns after it."""
+"""Check that a chat template leaves what it wrote of a turn as it is in the turns after it."""
 
 from collections.abc import Sequence
 from typing import Any

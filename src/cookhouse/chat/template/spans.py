@@ -1,4 +1,4 @@
-"""Where in what a chat template wrote each message stands: its header, and what its role says."""
+"""Spans of each message in what a chat template wrote: its header, and what its role says."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Who answers in a game of twenty questions: a second model, or rules about numbers."""
+"""Answerers of a game of twenty questions: a second model, or rules about numbers."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Who says whether an answer is as good as the expected one, where no rule can."""
+"""The judge of whether an answer is as good as the expected one, where no rule can decide."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a sandbox is: something that runs a Python program and reports how it ended."""
+"""The interface of a sandbox: it runs a Python program and reports how it ended."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""What a run that is on does now, what it waits for, and how long it will take: from the ends of its files."""
+"""Progress of a run that is on, from the ends of its files: what it does, what it waits for, how long it will take."""
 
 import math
 from collections.abc import Iterable, Sequence

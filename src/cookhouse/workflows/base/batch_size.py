@@ -1,4 +1,4 @@
-"""How large the batches of a run are: as published, unless its data are too few for that."""
+"""Batch size of a run: as published, unless its data are too few for that."""
 
 from collections.abc import Callable
 from dataclasses import replace

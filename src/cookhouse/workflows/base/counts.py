@@ -1,4 +1,4 @@
-"""What there is to say of the examples of a run before they are trained on, and once they have been."""
+"""Counts of the examples of a run, before they are trained on and once they have been."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

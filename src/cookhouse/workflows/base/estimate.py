@@ -1,4 +1,4 @@
-"""How long a run will take and how much memory it needs, measured from its steps and corrected as they change."""
+"""Estimate of a run's time and memory, measured from its steps and corrected as they change."""
 
 import os
 from collections import deque

@@ -1,4 +1,4 @@
-"""What a run is expected to send and to sample, what that costs, and what it has spent."""
+"""Spending of a run: what it is expected to send and to sample, what that costs, and what it has spent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What every training run hands back, read from its state and its folder."""
+"""Summary of a training run, read from its state and its folder."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a run asks its teacher: prompts of any data set, as the teacher and as the student see them."""
+"""Questions to the teacher: prompts of any data set, as the teacher and as the student see them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,5 @@
-"""What a teacher says, to be trained on: asked for a batch at a time, and kept in a file where it is to be used again.
+"""Samples of a teacher, to be trained on: asked for a batch at a time, and kept in a file where they are to be used
+again.
 
 Legend: T tokens of an answer.
 """

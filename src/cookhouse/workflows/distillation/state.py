@@ -1,4 +1,4 @@
-"""What the stages of a distillation run hand to one another."""
+"""State of a distillation run, passed from stage to stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a run that learns from a teacher tells a person: what it would do, and what came of it."""
+"""Summary of a run that learns from a teacher: what it would do, and what came of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the stages of an evaluation hand to one another, and how far one is."""
+"""State of an evaluation, passed from stage to stage, and its progress."""
 
 import time
 from collections.abc import Mapping, Sequence

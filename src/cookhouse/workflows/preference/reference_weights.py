@@ -1,4 +1,4 @@
-"""How the reference of a run over pairs is asked."""
+"""Weights of the reference of a run over pairs, and their logprobs."""
 
 from collections.abc import Mapping
 from typing import Protocol

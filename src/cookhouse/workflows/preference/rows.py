@@ -1,4 +1,4 @@
-"""What a run over preferences trains on and what it holds out."""
+"""Rows of a run over preferences: those that it trains on and those that it holds out."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the stages of a run over preferences hand to one another."""
+"""State of a run over preferences, passed from stage to stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,5 @@
-"""What was asked, for people: of a prompt in tokens, the last message of a user, without what a chat format puts around
-it.
+"""Questions of rollouts, for people: of a prompt in tokens, the last message of a user, without what a chat format puts
+around it.
 """
 
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""What rollouts leave behind: metrics, pages to read, and one attempt now and then for whoever watches."""
+"""Output of rollouts: metrics, pages to read, and one attempt now and then for whoever watches."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is seen to before a session is opened, by a run and by its dry run alike."""
+"""Preparation of a run before a session is opened, by a run and by its dry run alike."""
 
 import asyncio
 from pathlib import Path
