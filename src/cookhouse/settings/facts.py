@@ -21,7 +21,7 @@ _KEY = "cookhouse"
 @dataclass(frozen=True, kw_only=True)
 class NamesWeights:
     """Its text names weights. The name of a run becomes its folder, a registered model its version, and the run's own
-    engine is told which base models, PEFT folders and other runs it has to serve.
+    engine is given the base models, PEFT folders and other runs it has to serve.
     """
 
     purpose: Literal["sampling", "training"] = "sampling"

@@ -76,8 +76,8 @@ def part_names(parts: Sequence[Mapping[str, Any]]) -> list[str]:
     size = len(str(len(parts)))
     names = []
     for number, part in enumerate(parts, 1):
-        told = ",".join(f"{name}={_plain(part[name])}" for name in swept if name in part)
-        names.append(f"{number:0{size}}-{told}"[:_MAX_NAME_CHARACTERS].rstrip("-.,"))
+        text = ",".join(f"{name}={_plain(part[name])}" for name in swept if name in part)
+        names.append(f"{number:0{size}}-{text}"[:_MAX_NAME_CHARACTERS].rstrip("-.,"))
     return names
 
 
@@ -186,8 +186,8 @@ def _csv(table: SweepTable) -> str:
     for row in table.rows:
         value = "" if row.value is None else row.value
         taken = [row.steps] if table.has_steps else []
-        told = [row.name, *map(setting_text, row.settings.values()), row.state]
-        writer.writerow([*told, *taken, value, int(row.is_best)])
+        cells = [row.name, *map(setting_text, row.settings.values()), row.state]
+        writer.writerow([*cells, *taken, value, int(row.is_best)])
     return out.getvalue()
 
 

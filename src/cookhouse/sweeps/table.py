@@ -91,7 +91,7 @@ def _last_row(record: RunRecord, metric: str) -> Mapping[str, Any] | None:
 
 
 def _of(part: Mapping[str, Any], name: str) -> tuple[type, Any]:
-    """A value that is told from all others: true is not 1."""
+    """A value and its kind, so that true is not 1."""
     value = part.get(name, ABSENT)
     return bool if isinstance(value, bool) else object, value
 
@@ -119,10 +119,10 @@ def _remark(metric: Metric, best: str, records: Mapping[str, RunRecord], ways: M
     ties = [name for name, value in values.items() if value == values[best] and name != best]
     if not ties:
         return against
-    told = [
+    decisive = [
         name for name in ways if any(last_value(records[tie], name) != last_value(records[best], name) for tie in ties)
     ]
-    return f"{against}; {f'{told[0]} decided' if told else 'the first of them is taken'}"
+    return f"{against}; {f'{decisive[0]} decided' if decisive else 'the first of them is taken'}"
 
 
 def _ways(names: Sequence[str], own: Mapping[str, Metric]) -> dict[str, Direction]:

@@ -111,7 +111,7 @@ async def cleanup(state: SweepState) -> None:
 
 
 def _result(state: SweepState, seconds: float) -> RunResult[SweepState]:
-    """The figures of the best run, or of none where nobody can tell, and the metrics of each under its name."""
+    """The figures of the best run, or of none where no run is the best, and the metrics of each under its name."""
     results, best = state.results, state.record.table.best
     top = None if best is None or best.name not in results else results[best.name].summary
     is_interrupted, halving = not state.is_whole, state.halving
@@ -149,9 +149,9 @@ def _result(state: SweepState, seconds: float) -> RunResult[SweepState]:
 
 
 def _usage(results: Mapping[str, RunResult[Any]]) -> Mapping[str, float] | None:
-    told = [result.summary.usage for result in results.values() if result.summary.usage is not None]
-    names = dict.fromkeys(name for usage in told for name in usage)
-    return {name: sum(usage.get(name, 0) for usage in told) for name in names} or None
+    usages = [result.summary.usage for result in results.values() if result.summary.usage is not None]
+    names = dict.fromkeys(name for usage in usages for name in usage)
+    return {name: sum(usage.get(name, 0) for usage in usages) for name in names} or None
 
 
 def _settings_text(run: Mapping[str, Any]) -> str:

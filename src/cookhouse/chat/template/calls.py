@@ -40,7 +40,7 @@ class CallFrame:
     closing: str
     """After the last call, white space at the ends excepted."""
     marks: tuple[str, ...]
-    """What tells that calls begin."""
+    """The mark at which calls begin."""
 
     def read(self, text: str) -> tuple[str, list[ToolCall], list[UnparsedToolCall]]:
         starts = [at for mark in self.marks if (at := text.find(mark)) >= 0]

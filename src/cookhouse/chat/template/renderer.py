@@ -30,7 +30,7 @@ class TemplateRenderer(Renderer):
     """`template`: what the model's chat template writes, for models whose family has no renderer of its own.
 
     An answer begins where the prompt for it ends, and that is what the template gives for the messages before it; where
-    it knows no prompts, its `{% generation %}` marks or its own header tell where. Each answer is checked as it is
+    it knows no prompts, its `{% generation %}` marks or its own header show where. Each answer is checked as it is
     rendered: that it begins with its prompt, and that it can be read back. What the template makes impossible is
     refused with the place. Renders a conversation many times over, so a family's own renderer is faster.
 

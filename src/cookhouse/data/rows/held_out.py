@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Prompted)
 
 
 def prompt_key(prompt: list[Message]) -> str:
-    """What tells prompts apart."""
+    """The key of a prompt."""
     return json.dumps(prompt, sort_keys=True)
 
 

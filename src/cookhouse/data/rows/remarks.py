@@ -89,7 +89,7 @@ def _answers(messages: Sequence[Message]) -> list[str]:
 def _trained(messages: Sequence[Message], train_on_what: TrainOnWhat) -> Sequence[bool]:
     try:
         return trained_messages(messages, train_on_what)
-    except InputError:  # a bad row, which is told where it is rendered
+    except InputError:  # a bad row, which is reported where it is rendered
         return [False] * len(messages)
 
 

@@ -62,7 +62,7 @@ class Secret:
     candidates: Sequence[str] = ()
 
     def opening(self, max_turns: int) -> str:
-        """What the model is told first."""
+        """The first message to the model."""
         if not self.candidates:
             return _OPENING.format(max_turns=max_turns)
         return _which(self.candidates)
@@ -107,8 +107,8 @@ class TwentyQuestionsEnv:
         reply = await self._answerer(self.secret.word, said)
         answer = reply.text
         self._candidates = [word for word in self._candidates if await self._is_possible(word, said, answer)]
-        told = f"{answer} {_which(self._candidates)}" if self._candidates else answer
-        self._messages = [*self._messages, message, {"role": "user", "content": told}]
+        content = f"{answer} {_which(self._candidates)}" if self._candidates else answer
+        self._messages = [*self._messages, message, {"role": "user", "content": content}]
         return MessageStepResult(
             reward=0.0,
             episode_done=False,

@@ -238,5 +238,5 @@ def _num_cores() -> int:
 
 @functools.cache
 def default_sandbox() -> LocalSandbox:
-    """The sandbox that grading uses unless told otherwise: one for the process, closed at its end."""
+    """The sandbox that grading uses by default: one for the process, closed at its end."""
     return LocalSandbox()

@@ -54,7 +54,7 @@ class RunFolder:
     write_page: Callable[[Path], object] = write_report
     """Writes report.html into a folder."""
     run_json: RunJson = field(init=False)
-    """What run.json is told."""
+    """The sink that writes run.json."""
     _resources: ExitStack = field(default_factory=ExitStack)
 
     @property

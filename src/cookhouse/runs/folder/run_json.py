@@ -1,4 +1,4 @@
-"""Keeps run.json while a run is on: that a launch began, what is told of it, and how it ended."""
+"""Keeps run.json while a run is on: that a launch began, what is reported of it, and how it ended."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ class RunJson:
     """The record of a launch that is on; a sink, from which it has the number of steps, the service, warnings, notes
     from before it trained, the registered model, and what was declared of its metrics.
 
-    Whatever is told of it is on disk when the call returns, which raises `InputError` where it cannot be.
+    Whatever is reported of it is on disk when the call returns, which raises `InputError` where it cannot be.
     """
 
     def __init__(self, folder: Path, before: Sequence[Launch], launch: Launch) -> None:
@@ -54,7 +54,7 @@ class RunJson:
             self._change(lambda launch: replace(launch, total_steps=total_steps))
         if isinstance(record, Event) and record.name == events.RUN_ENGINE:
             self._change(lambda launch: replace(launch, service=record.text["engine"]))
-        is_first = self._launch.service is None  # later ones tell of its state
+        is_first = self._launch.service is None  # later ones report its state
         if isinstance(record, Event) and record.name == events.RUN_SERVICE and is_first:
             self._change(lambda launch: replace(launch, service=record.text["service"]))
         if isinstance(record, Event) and record.name == events.RUN_WARNING:

@@ -55,7 +55,7 @@ class AnswerSet(Protocol):
 
     def benchmark(self, item: Any) -> str: ...
     def number(self, item: Any) -> int:
-        """What tells it from others of its benchmark."""
+        """Its identity among others of its benchmark."""
 
     def group(self, item: Any) -> str | None: ...
     def question(self, item: Any) -> Hashable:
@@ -97,9 +97,9 @@ class AttemptAnswers:
             return None
         try:
             row = json.loads(read_line(self._folder / ATTEMPT_QUESTIONS_FILE, asked.span))
-            told = [(str(role), str(text)) for role, text in row["asked"]]
+            messages = [(str(role), str(text)) for role, text in row["asked"]]
             name = row.get("name")
-            return ItemText(asked=told, expected=str(row["expected"]), name=None if name is None else str(name))
+            return ItemText(asked=messages, expected=str(row["expected"]), name=None if name is None else str(name))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{ATTEMPT_QUESTIONS_FILE} does not hold item {item[1]} ({error!r:.200})") from error
 

@@ -78,7 +78,7 @@ def token_meter(config: TrainingSettings, context: RunContext) -> TokenMeter:
         before=before,
         limit=limit,
         on_limit=context.interrupt.end,
-        tell=lambda counted: context.telemetry.event(events.RUN_USAGE, metrics=counted),
+        report=lambda counted: context.telemetry.event(events.RUN_USAGE, metrics=counted),
     )
 
 

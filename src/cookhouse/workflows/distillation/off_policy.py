@@ -1,5 +1,5 @@
 """Off-policy distillation: a teacher answers prompts, and the student learns its answers; and prompt distillation,
-where the teacher is told something that the student is not.
+where the teacher has a prompt that the student does not see.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ from cookhouse.workflows.stages.workflow import Workflow
     uses=("datasets",),
 )
 async def load_dataset(state: OffPolicyState) -> None:
-    """Read the prompts, and what the teacher is told besides."""
+    """Read the prompts, and the teacher's own."""
     state.teacher_prompt = read_teacher_prompt(state.config.teacher_prompt)
     sources = recorded_sources(state.config, state.bundled, state.context.folder.data)
     state.rows = await asyncio.to_thread(read_rows, state.config, sources, state.teacher_prompt)

@@ -21,7 +21,7 @@ class QuestionReader:
         self._renderer = renderer
 
     def __call__(self, prompt: tinker.ModelInput) -> str:
-        """The last message of a user; all of the prompt where none can be told."""
+        """The last message of a user; all of the prompt where none can be found."""
         text = self._decoded(prompt)
         begin, end = self._marks
         _, found, after = text.rpartition(begin) if begin else ("", "", text)
