@@ -12,7 +12,7 @@ from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.workflows.base.rows import SplitRows, split_rows
-from cookhouse.workflows.distillation.samples import Question
+from cookhouse.workflows.distillation.samples import TeacherQuestion
 
 _TEXT = "{text}"
 _MAX_PROMPT_BYTES = 1 << 20
@@ -93,7 +93,7 @@ def _has_system_message(row: PromptRow) -> bool:
 
 def questions_of(
     rows: Sequence[PromptRow], renderer: Renderer, teacher: Renderer, prompt: TeacherPrompt | None
-) -> list[Question]:
+) -> list[TeacherQuestion]:
     """Prompts as tokens. Raises `InputError` for one that a chat format cannot write, as `source: reason`."""
     questions = []
     for number, row in enumerate(rows):
@@ -104,7 +104,7 @@ def questions_of(
         except InputError as error:
             raise InputError(f"{row.source}: {error}") from error
         questions.append(
-            Question(
+            TeacherQuestion(
                 number=number,
                 messages=row.prompt,
                 student_tokens=student_tokens,

@@ -46,7 +46,7 @@ class EvaluationState(RunState):
     """The same as metrics, under `test/`."""
 
 
-class Progress:
+class ItemProgress:
     """Tells of each item of a benchmark that is done; `done` were before."""
 
     def __init__(self, telemetry: Telemetry, name: str, total: int, done: int = 0) -> None:
