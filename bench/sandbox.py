@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench.harness import save_record
 
-from cookhouse.grading.sandbox import Limits, LocalSandbox, Outcome, Program
+from cookhouse.grading.sandbox import ExecutionOutcome, Limits, LocalSandbox, Program
 
 _TURN_SECONDS = 1.0
 _PROGRAMS = {
@@ -85,7 +85,7 @@ class Warm:
 
     async def run(self, stdin: bytes) -> bytes:
         execution = await self._sandbox.run(Program(source=self._source, stdin=stdin))
-        assert execution.outcome is Outcome.OK, execution
+        assert execution.outcome is ExecutionOutcome.OK, execution
         return execution.stdout
 
 

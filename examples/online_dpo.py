@@ -25,7 +25,7 @@ from cookhouse.workflows.base.summary import training_result
 from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
 from cookhouse.workflows.preference.dataset import Pair, sampled_pair
 from cookhouse.workflows.preference.objective import pair_objective
-from cookhouse.workflows.preference.reference_weights import open_reference
+from cookhouse.workflows.preference.reference import open_reference
 from cookhouse.workflows.reinforcement.rollouts import build_env_group, init_session, publish_slot, sample_groups
 from cookhouse.workflows.reinforcement.summary import figures, rollout_facts
 

@@ -136,7 +136,7 @@ def test_the_service_names_the_base_model_of_weights(monkeypatch: pytest.MonkeyP
         asked.append((*question, json["tinker_path"]))
         return {"base_model": "some/model"}
 
-    monkeypatch.setattr("cookhouse.training.clients.client.told", told)
+    monkeypatch.setattr("cookhouse.training.clients.client.server_json", told)
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("TINKER_API_KEY", "tml-key")
     assert base_model_of(PATH) == "some/model"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cookhouse.chat import Message, Renderer, ToolTextRenderer, TrainOnWhat, get_renderer, with_tool_text, with_tools
-from cookhouse.chat.checks import AWKWARD, Outcome, check_renderer
+from cookhouse.chat.checks import AWKWARD, CheckOutcome, check_renderer
 from cookhouse.errors import InputError
 from cookhouse.models.tokenizers import get_tokenizer
 
@@ -55,8 +55,8 @@ def test_tools_calls_and_results_are_text_of_their_messages(renderer: Renderer) 
 def test_every_promise_is_kept(renderer: Renderer) -> None:
     """Catches a call that is trained and not read back, and one that a stream takes back."""
     results = check_renderer(renderer, AWKWARD)
-    assert [result for result in results if result.outcome is Outcome.BROKEN] == []
-    assert {result.conversation for result in results if result.outcome is Outcome.REFUSED} == {"thinking"}
+    assert [result for result in results if result.outcome is CheckOutcome.BROKEN] == []
+    assert {result.conversation for result in results if result.outcome is CheckOutcome.REFUSED} == {"thinking"}
 
 
 def test_calls_are_read_and_what_is_none_is_told(renderer: Renderer) -> None:

@@ -22,8 +22,7 @@ from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.calls import whole_pairs
 from cookhouse.workflows.preference.dataset import interleaved
-from cookhouse.workflows.preference.fused import FusedPairLoss
-from cookhouse.workflows.preference.objective import pair_objective
+from cookhouse.workflows.preference.objective import FusedPairLoss, pair_objective
 from cookhouse.workflows.preference.reference import NoReference, ServiceReference, sums_by_forward
 
 pytestmark = pytest.mark.anyio

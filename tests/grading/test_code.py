@@ -13,7 +13,7 @@ from cookhouse.grading import (
     grade_code,
     parse_code_test,
 )
-from cookhouse.grading.sandbox import Execution, LocalSandbox, Outcome, Program
+from cookhouse.grading.sandbox import Execution, ExecutionOutcome, LocalSandbox, Program
 
 pytestmark = pytest.mark.anyio
 
@@ -188,7 +188,7 @@ def test_other_tests_are_refused(row: dict[str, object], message: str) -> None:
 
 class _Unpaired:
     async def run(self, program: Program) -> Execution:
-        return Execution(outcome=Outcome.OK, status=0, stdout=program.stdin, stderr=b"", seconds=0.0)
+        return Execution(outcome=ExecutionOutcome.OK, status=0, stdout=program.stdin, stderr=b"", seconds=0.0)
 
     async def aclose(self) -> None:
         return None

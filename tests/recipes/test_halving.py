@@ -19,8 +19,8 @@ from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
 from cookhouse.recipes.run_sweep import NAME
 from cookhouse.runs import find_runs, read_history
-from cookhouse.runs.halving import read_halving
 from cookhouse.service.local import service_folder, stored_files
+from cookhouse.sweeps.halving import read_halving
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
 from cookhouse.weights.checkpoints import CheckpointFile

@@ -113,7 +113,7 @@ def test_an_offer_is_read_with_care(monkeypatch: pytest.MonkeyPatch, answer: Any
     """Catches what a terminal would obey, and an answer of another form that ends the run."""
     monkeypatch.undo()
     monkeypatch.setattr(offer, "_known", {})
-    monkeypatch.setattr("cookhouse.training.clients.client.told", lambda *_: answer)
+    monkeypatch.setattr("cookhouse.training.clients.client.server_json", lambda *_: answer)
     assert offer.models_offered(OWN) == names
 
 

@@ -20,11 +20,12 @@ from tests.waiting import wait_until
 import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.errors import InputError
-from cookhouse.recipes import Experiment
+from cookhouse.recipes import Experiment, find_recipe
 from cookhouse.recipes.run_sweep import NAME, read_grid, sweep_settings
 from cookhouse.registry import open_registry
-from cookhouse.runs import best_text, find_runs, read_history, read_sweep
+from cookhouse.runs import find_runs, read_history
 from cookhouse.service.local import service_folder
+from cookhouse.sweeps.record import best_text, read_sweep
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
 from cookhouse.weights.checkpoints import CheckpointFile
@@ -254,6 +255,11 @@ def test_what_cannot_be_is_refused_before_anything_runs(settings: dict[str, Any]
         cookhouse.sweep("supervised", settings, configs=configs, adapters=fake(service))
     assert service.calls == []
     assert not Path(settings["log_path"]).exists()
+
+
+def test_files_of_earlier_sweeps_name_a_recipe() -> None:
+    # Catches a move of the recipe, after which no sweep that lies on a disk can be resumed.
+    assert find_recipe("cookhouse.recipes.run_sweep:RECIPE").name == "sweep"
 
 
 def test_commas_part_values_but_for_those_in_a_list() -> None:

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 from tests.runs.kit import make_run
-from tests.runs.test_sweeps import make_sweep
+from tests.sweeps.test_record import make_sweep
 
 import cookhouse
 from cookhouse import Metric, declare_metric
 from cookhouse.report import compare, telling
-from cookhouse.runs import read_record, read_sweep
+from cookhouse.runs import read_record
 from cookhouse.runs.listing.find import find_runs
 from cookhouse.runs.listing.overview import overviews_of
+from cookhouse.sweeps.record import read_sweep
 
 pytestmark = pytest.mark.usefixtures("nothing_declared")
 

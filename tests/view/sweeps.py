@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.runs.kit import make_run
 
-from cookhouse.runs import part_names
+from cookhouse.sweeps.record import part_names
 
 
 def make_sweep(

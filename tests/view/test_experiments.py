@@ -14,7 +14,7 @@ from tests.view.sweeps import GRID, REACHED, fail_run, make_sweep
 
 from cookhouse.report import RunRecord
 from cookhouse.runs import read_record
-from cookhouse.runs.halving import Halving, Promotion, RungResult, write_halving
+from cookhouse.sweeps.halving import Halving, Promotion, RungResult, write_halving
 
 
 def values(answer: Any) -> list[float | None]:
@@ -165,7 +165,7 @@ def test_what_stays_is_not_read_again(client: TestClient, runs: Path, monkeypatc
         read.append(path.name)
         return read_record(path)
 
-    monkeypatch.setattr("cookhouse.runs.reading.sweeping.read_record", noted)
+    monkeypatch.setattr("cookhouse.sweeps.reading.read_record", noted)
     first = client.get("/api/experiments/s").json()
     assert read == names[:6]
     assert client.get("/api/experiments/s").json() == first

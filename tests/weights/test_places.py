@@ -23,7 +23,7 @@ from cookhouse.weights.names import find_weights
 from cookhouse.weights.peft_folders import peft_path
 from cookhouse.workflows.base.second_model import SecondModel, open_sampler, sampler_place
 from cookhouse.workflows.distillation.teacher_service import TeacherService
-from cookhouse.workflows.preference.reference_weights import open_reference
+from cookhouse.workflows.preference.reference import open_reference
 
 STATE, SAMPLER = "tinker://r/weights/last", "tinker://r/sampler_weights/last"
 RENDERER = "role_colon"

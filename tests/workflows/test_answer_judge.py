@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from cookhouse.chat import Comparison, Termination, text_of
-from cookhouse.evals import Answer
+from cookhouse.evals import HeldOutAnswer
 from cookhouse.grading import Judgment
 from cookhouse.report import RecordedAnswer
 from cookhouse.workflows.preference.evaluation import AnswerJudge
@@ -15,9 +15,9 @@ pytestmark = pytest.mark.anyio
 PROMPTS = ("red", "green", "blue")
 
 
-def answers(*texts: str) -> list[Answer]:
+def answers(*texts: str) -> list[HeldOutAnswer]:
     return [
-        Answer(
+        HeldOutAnswer(
             prompt=[{"role": "user", "content": f"say {word}"}],
             expected=f"{word} is chosen",
             answer=text,
@@ -42,7 +42,7 @@ class Compared:
         return Judgment(a=1.0, b=0.0, tie=0.0, position_bias=0.0, is_order_dependent=False)
 
 
-def judge(model: Compared, initial: Sequence[Answer] = ()) -> AnswerJudge:
+def judge(model: Compared, initial: Sequence[HeldOutAnswer] = ()) -> AnswerJudge:
     recorded = [
         RecordedAnswer(prompt=text_of(each.prompt[-1]), expected=each.expected, answer=each.answer, is_correct=False)
         for each in initial

@@ -9,7 +9,7 @@ import tinker
 from cookhouse.chat import get_renderer
 from cookhouse.data.rows.pairs import preference_from_row
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.workflows.preference.evaluation import HeldOutAnswers, askable
+from cookhouse.workflows.preference.evaluation import PairAnswerEvaluation, askable
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +40,6 @@ async def test_both_answers_are_read_as_the_model_s_are() -> None:
     client: Any = type("Client", (), {"sample": staticmethod(_says_six)})()
     rows = askable(ROWS, RENDERER)
     assert [row.source for row in rows] == ["x:0", "x:1"]
-    metrics, _ = await HeldOutAnswers(rows, RENDERER, max_tokens=8, context_tokens=None)(client)
+    metrics, _ = await PairAnswerEvaluation(rows, RENDERER, max_tokens=8, context_tokens=None)(client)
     found = [metrics[name] for name in ("answered_chosen", "answered_rejected", "answer_win_rate")]
     assert found == [0.5, 0.5, 0.5]

@@ -1,4 +1,4 @@
-"""What a blob store is; and one that keeps a checksum beside each blob, over whatever holds files under keys."""
+"""The protocol of a blob store, and a store that keeps a checksum beside each blob, over any files by key."""
 
 import hashlib
 from abc import ABC, abstractmethod

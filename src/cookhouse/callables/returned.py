@@ -1,5 +1,5 @@
-"""What functions of a user's own return: numbers of any library are taken, and what is none is told with the function's
-name, file and line.
+"""Numbers that functions of a user's own return, of any library; anything else is refused with the function's name,
+file and line.
 """
 
 import inspect

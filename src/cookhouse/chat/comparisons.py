@@ -37,7 +37,7 @@ def in_other_order(comparison: C) -> C:
 
 
 class ComparisonRenderer:
-    """Writes comparisons in the chat format of a renderer. A label is told by its first token.
+    """Writes comparisons in the chat format of a renderer. A label is identified by its first token.
 
     Raises:
         InputError: two labels begin with the same token, so that one token cannot tell them apart.

@@ -112,7 +112,7 @@ class ImageReader:
 
 
 def data_url(data: bytes) -> str:
-    """The bytes of an image as a data URL, whose type is told from the bytes where they are read."""
+    """The bytes of an image as a data URL, whose type is read from the bytes where they are read."""
     return f"data:image;base64,{base64.b64encode(data).decode()}"
 
 

@@ -203,7 +203,7 @@ class Renderer(ABC):
     def stream_response(self, prompt: ModelInput | None = None) -> ResponseStream:
         """Reads a response as it is sampled; after any tokens its message is what `parse_response` makes of them.
 
-        Given the prompt, a think mark at its end counts as the response's own, so that thinking is told at once.
+        Given the prompt, a think mark at its end counts as the response's own, so that thinking is recognized at once.
         """
         opening: Sequence[Piece] = ()
         if prompt is not None and prompt.chunks and isinstance(prompt.chunks[-1], EncodedTextChunk):

@@ -74,7 +74,7 @@ class ResponseStream:
     def _deltas(self, *, is_over: bool) -> list[Delta]:
         message = self.message
         thinking, text, calls = thinking_of(message), text_of(message), message.get("tool_calls", [])
-        if not text.startswith(self._text):  # it was thinking, as a mark tells only now
+        if not text.startswith(self._text):  # it was thinking, as a mark shows only now
             self._thinking, self._text = thinking, ""
         deltas: list[Delta] = []
         is_thought = is_over or bool(text or calls)

@@ -1,4 +1,4 @@
-"""What families share in writing and reading tool calls."""
+"""Writing and reading tool calls, as far as families share it."""
 
 import json
 import re

@@ -79,17 +79,17 @@ def _write_property(name: str, schema: Any, indent: str) -> Iterator[str]:
     if default:
         yield f"{indent}// {default}\n"
     yield f"{indent}{name}:\n"
-    told = [description, first.get("description")] if is_above else [description]
-    yield from (f"{indent} | {line}\n" for line in _write_variants(variants, indent, told))
+    written = [description, first.get("description")] if is_above else [description]
+    yield from (f"{indent} | {line}\n" for line in _write_variants(variants, indent, written))
     yield f"{indent},\n"
 
 
-def _write_variants(variants: Sequence[Any], indent: str, told: Sequence[str | None] = ()) -> Iterator[str]:
-    """Each variant with its comments, but for descriptions that are told already."""
+def _write_variants(variants: Sequence[Any], indent: str, written: Sequence[str | None] = ()) -> Iterator[str]:
+    """Each variant with its comments, but for descriptions that are written already."""
     for variant in variants:
         schema = variant if isinstance(variant, Mapping) else {}
         description = _text(schema, "description")
-        comments = [description if description not in told else None, _write_default(schema)]
+        comments = [description if description not in written else None, _write_default(schema)]
         comment = " ".join(filter(None, comments))
         yield _nullable(schema, _write_type(variant, f"{indent}   ")) + (f" // {comment}" if comment else "")
 

@@ -117,13 +117,13 @@ def check(
     response ends where sampling stops. no forgery: no text becomes a special token. template: tokens are those of the
     model's chat template; a renderer may differ from that on purpose. Exits with 1 if a promise is broken.
     """
-    from cookhouse.chat.checks import AWKWARD, Outcome, check_renderer
+    from cookhouse.chat.checks import AWKWARD, CheckOutcome, check_renderer
     from cookhouse.data import build_renderer
 
     found = build_renderer(model, renderer or None, force=force_renderer)
     results = check_renderer(found, AWKWARD)
     _print_results(results, is_whole=verbose)
-    if any(result.outcome is Outcome.BROKEN for result in results):
+    if any(result.outcome is CheckOutcome.BROKEN for result in results):
         raise typer.Exit(EXIT_BROKEN)
 
 
@@ -170,17 +170,17 @@ def _print_examples(examples: Sequence["RenderedExample"], *, as_lines: bool) ->
 def _print_results(results: Sequence["CheckResult"], *, is_whole: bool) -> None:
     from rich.table import Table
 
-    from cookhouse.chat.checks import Outcome
+    from cookhouse.chat.checks import CheckOutcome
     from cookhouse.errors import printable
     from cookhouse.telemetry import make_console, say
 
     console = make_console()
     table = Table(box=None, pad_edge=False)
-    for name in ("promise", *Outcome):
+    for name in ("promise", *CheckOutcome):
         table.add_column(name, justify="left" if name == "promise" else "right")
     for promise in dict.fromkeys(result.promise for result in results):
         counts = Counter(result.outcome for result in results if result.promise == promise)
-        table.add_row(promise, *(str(counts[outcome] or "") for outcome in Outcome))
+        table.add_row(promise, *(str(counts[outcome] or "") for outcome in CheckOutcome))
     console.print(table)
     told: dict[str, list[str]] = {}
     for result in results:

@@ -7,6 +7,6 @@ from cookhouse.cli.runs.names import Run, run_folder
 
 def report(run: Run) -> None:
     """Write report.html into the folder of a run: its curves, answers, checkpoints and settings on one page."""
-    from cookhouse.runs import write_report
+    from cookhouse.sweeps.record import write_page
 
-    typer.echo(write_report(run_folder(run)))
+    typer.echo(write_page(run_folder(run)))

@@ -110,7 +110,7 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
     except KeyboardInterrupt as interrupt:
         tell("\n".join(["stopped", *getattr(interrupt, "__notes__", ())]))
         raise
-    from cookhouse.workflows import SweepState  # the SDK, which the run loads after it has started an engine
+    from cookhouse.sweeps.body import SweepState  # the SDK, which the run loads after it has started an engine
 
     summary.print_summary(console, result.summary, ports.program or program())
     if isinstance(result.state, SweepState):

@@ -17,7 +17,7 @@ from cookhouse.telemetry import Event, Record, events, say, say_command, say_fac
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cookhouse.runs import SweepRecord
+    from cookhouse.sweeps.record import SweepRecord
 
 _ANSWER_CHARACTERS = 100
 _EARLIER_MESSAGES = 4
@@ -176,7 +176,7 @@ def _amount(value: float | None, *, is_share: bool) -> str:
 def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
     """The runs of a sweep, the best of them, and why others failed."""
     from cookhouse.report import setting_text
-    from cookhouse.runs import best_text
+    from cookhouse.sweeps.record import best_text
     from cookhouse.telemetry import say
 
     table, width = sweep.table, console.width if console.is_terminal else None

@@ -95,7 +95,7 @@ def sweep(
         typer.echo(f"the experiment is in {save}; run it with: cookhouse sweep {shlex.quote(str(save))}")
         return
     if dry_run:
-        from cookhouse.runs.halving import rungs_of
+        from cookhouse.sweeps.halving import rungs_of
         from cookhouse.telemetry import Telemetry, make_console, say
 
         with Telemetry(() if given is None else given.sinks or ()):

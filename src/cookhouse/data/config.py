@@ -81,7 +81,7 @@ def build_renderer(model_name: str, renderer_name: str | None = None, *, force: 
     if is_built_in(name):
         check_renderer(model_name, name, force=force)
     else:
-        RENDERERS.find(name)  # an unknown name is told before a tokenizer is loaded
+        RENDERERS.find(name)  # an unknown name is refused before a tokenizer is loaded
     renderer = get_renderer(name, get_tokenizer(model_name))
     known = dims(model_name)
     renderer.encoder.num_embeddings = None if known is None else known.vocab_size

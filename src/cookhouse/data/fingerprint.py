@@ -1,4 +1,4 @@
-"""What a source held, in little space: enough to tell later whether, and from where on, it has changed."""
+"""Fingerprint of a source, in little space: enough to find later whether, and from where on, it has changed."""
 
 import hashlib
 import json

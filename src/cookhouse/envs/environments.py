@@ -170,8 +170,8 @@ class Mixed:
     @property
     def asked(self) -> str:
         """What the questions of each part are given beside what its rows have."""
-        told = ((name, getattr(part, "asked", "")) for name, part in zip(self.names, self.parts, strict=True))
-        return "; ".join(f"{name}: {asked}" for name, asked in told if asked)
+        questions = ((name, getattr(part, "asked", "")) for name, part in zip(self.names, self.parts, strict=True))
+        return "; ".join(f"{name}: {asked}" for name, asked in questions if asked)
 
     def __len__(self) -> int:
         return max(len(part) for part in self.parts)

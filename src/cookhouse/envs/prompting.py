@@ -1,4 +1,4 @@
-"""How an environment's text reaches the model, in a form that can be pickled and sent to another process."""
+"""Passing an environment's text to the model, in a form that can be pickled and sent to another process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ from cookhouse.sampling_client import SamplingClient
 from cookhouse.weights.names import Origin, find_weights
 
 _THINKING_TOKENS = 2048
-"""Room for what a model thinks before it answers, where it cannot be told not to."""
+"""Room for what a model thinks before it answers, where it cannot be switched off."""
 
 OpenSampler: TypeAlias = Callable[[str], Awaitable[SamplingClient]]
 """A client that samples from a base model, or from weights that a run saved, by name; it answers once the session is

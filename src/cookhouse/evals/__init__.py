@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         TrainingClientEvaluator,
     )
     from cookhouse.evals.evaluators import EVALUATORS
-    from cookhouse.evals.exact_match import Answer, ExactMatchEvaluator
+    from cookhouse.evals.exact_match import ExactMatchEvaluator, HeldOutAnswer
     from cookhouse.evals.labels import labels_of
     from cookhouse.evals.nll import NLLEvaluator
     from cookhouse.evals.noop import NoopEvaluator, noop_evaluator
@@ -65,7 +65,7 @@ _PLACES = {
         "TrainingClientEvaluator",
     ),
     "evals.evaluators": ("EVALUATORS",),
-    "evals.exact_match": ("Answer", "ExactMatchEvaluator"),
+    "evals.exact_match": ("HeldOutAnswer", "ExactMatchEvaluator"),
     "evals.labels": ("labels_of",),
     "evals.nll": ("NLLEvaluator",),
     "evals.noop": ("NoopEvaluator", "noop_evaluator"),
@@ -88,7 +88,6 @@ _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 __all__ = [
     "BENCHMARKS",
     "EVALUATORS",
-    "Answer",
     "AnswerOptions",
     "Answerer",
     "Attempt",
@@ -101,6 +100,7 @@ __all__ = [
     "EvaluatorBuilder",
     "ExactMatchEvaluator",
     "Grade",
+    "HeldOutAnswer",
     "ItemText",
     "JudgedAnswer",
     "JudgedComparison",

@@ -1,4 +1,4 @@
-"""What an evaluator is: a measurement of the weights that a client holds."""
+"""Evaluators: measurements of the weights that a client holds."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +26,7 @@ class PreparedEvaluator:
     """What a run can see to before it opens a session."""
 
     async def prepare(self) -> None:
-        """Raises `InputError` where it could not measure; asks no service. Default: nobody can tell."""
+        """Raises `InputError` where it could not measure; asks no service. Default: not known."""
 
 
 class TrainingClientEvaluator(PreparedEvaluator, ABC):

@@ -15,7 +15,7 @@ from cookhouse.sampling_client import SampleClient, sample_one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HeldOutAnswer:
     """One held-out conversation, what was expected last, and what the model said."""
 
     prompt: Sequence[Message]
@@ -61,7 +61,7 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
     ) -> None:
         if not conversations:
             raise InputError("there are no held-out conversations to answer")
-        self.answers: Sequence[Answer] = ()
+        self.answers: Sequence[HeldOutAnswer] = ()
         self._cases = parse_each(conversations, lambda conversation: _case(conversation, renderer, group_by))
         self.notes: Sequence[str] = ()
         self._renderer = renderer
@@ -108,7 +108,7 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
             "averaging": scores.averaging,
         }
 
-    async def _answer(self, client: SampleClient, case: "_Case", slots: asyncio.Semaphore) -> Answer:
+    async def _answer(self, client: SampleClient, case: "_Case", slots: asyncio.Semaphore) -> HeldOutAnswer:
         async with slots:
             params = tinker.SamplingParams(
                 max_tokens=self._answer_tokens(case), temperature=0.0, stop=self._renderer.get_stop_sequences()
@@ -117,7 +117,7 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
         message, termination = self._renderer.parse_response(sequence.tokens)
         answer = text_of(message)
         is_whole = not message.get("tool_calls") and not message.get("unparsed_tool_calls")
-        return Answer(
+        return HeldOutAnswer(
             prompt=case.prompt,
             expected=case.expected,
             answer=answer,
@@ -188,7 +188,7 @@ def _no_answer(conversation: Conversation) -> InputError:
     )
 
 
-def _metrics(answers: Sequence[Answer]) -> Metrics:
+def _metrics(answers: Sequence[HeldOutAnswer]) -> Metrics:
     correct = [float(answer.is_correct) for answer in answers]
     metrics: dict[str, float | None] = {
         "exact_match": mean(correct),

@@ -25,7 +25,15 @@ from cookhouse.errors import InputError
 from cookhouse.grading.comparison import is_same_text, is_same_value
 from cookhouse.grading.harness import harness_modules
 from cookhouse.grading.harness.plain import dumps
-from cookhouse.grading.sandbox import Execution, Limits, Outcome, PairingSandbox, Program, Sandbox, default_sandbox
+from cookhouse.grading.sandbox import (
+    Execution,
+    ExecutionOutcome,
+    Limits,
+    PairingSandbox,
+    Program,
+    Sandbox,
+    default_sandbox,
+)
 
 _PYTHON = {"", "py", "python", "python3"}
 _FENCE = re.compile(r"(?P<fence>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
@@ -243,7 +251,7 @@ async def _run_assertions(code: str, test: AssertTest, limits: Limits, sandbox: 
     error = _judged(verdict.stdout)
     if error is None:
         return TestResult(verdict=Verdict.PASSED, seconds=verdict.seconds)
-    if execution.outcome not in (Outcome.OK, Outcome.STOPPED):
+    if execution.outcome not in (ExecutionOutcome.OK, ExecutionOutcome.STOPPED):
         return _failed(execution)
     kind = Verdict.WRONG if error.startswith("AssertionError") else Verdict.FAILED
     return TestResult(verdict=kind, detail=error, seconds=verdict.seconds)
@@ -283,7 +291,7 @@ def _with_room(limits: Limits, expected: str) -> Limits:
 
 def _failure(execution: Execution) -> TestResult | None:
     """A result for an execution that did not end well."""
-    if execution.outcome is Outcome.OK and not execution.is_truncated:
+    if execution.outcome is ExecutionOutcome.OK and not execution.is_truncated:
         return None
     return _failed(execution)
 

@@ -1,4 +1,4 @@
-"""Whether an answer says what was expected, by plain rules. None of them raises for what a model wrote."""
+"""Matches of an answer with what was expected, by plain rules. None of them raises for what a model wrote."""
 
 import functools
 import re
@@ -6,7 +6,7 @@ from decimal import Decimal, InvalidOperation
 
 from cookhouse.errors import InputError
 from cookhouse.grading.math import extract_math_answer
-from cookhouse.grading.sandbox import Limits, LocalSandbox, Outcome, Program
+from cookhouse.grading.sandbox import ExecutionOutcome, Limits, LocalSandbox, Program
 
 MAX_PATTERN_CHARACTERS = 1000
 _MAX_CHARACTERS = 100_000
@@ -52,7 +52,7 @@ async def has_pattern(answer: str, pattern: str) -> bool | None:
     """
     source = f"import re\nprint(re.search({pattern!r}, {answer[-_MAX_CHARACTERS:]!r}) is not None)\n"
     execution = await _sandbox().run(Program(source=source, limits=Limits(wall_seconds=_SECONDS)))
-    return execution.stdout == b"True\n" if execution.outcome is Outcome.OK else None
+    return execution.stdout == b"True\n" if execution.outcome is ExecutionOutcome.OK else None
 
 
 def _plain(text: str, ignore_case: bool) -> str:

@@ -6,7 +6,7 @@ import re
 
 from cookhouse.grading.harness import harness_modules
 from cookhouse.grading.harness.extraction import is_same_answer
-from cookhouse.grading.sandbox import Limits, LocalSandbox, Outcome, Program
+from cookhouse.grading.sandbox import ExecutionOutcome, Limits, LocalSandbox, Program
 
 _HARNESS = (*("units", "numerals", "bases", "choices", "characters", "spelling", "extraction", "mathematics"),)
 _NUM_WORKERS = 4  # about 80 MB each
@@ -35,7 +35,7 @@ async def grade_math(answer: str, expected: str, *, timeout_seconds: float = 5.0
     source = f"import harness.mathematics as m\nm.compare({ours!r}, {theirs!r})\n"
     limits = Limits(wall_seconds=timeout_seconds)
     execution = await _sandbox().run(Program(source=source, modules=harness_modules(*_HARNESS), limits=limits))
-    return execution.outcome is Outcome.OK and execution.stdout == b"true\n"
+    return execution.outcome is ExecutionOutcome.OK and execution.stdout == b"true\n"
 
 
 def extract_math_answer(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What Inspect AI loads of cookhouse: the provider of `--model cookhouse/WEIGHTS`."""
+"""The provider of `--model cookhouse/WEIGHTS`, as Inspect AI loads it."""
 
 from inspect_ai.model import ModelAPI, modelapi
 

@@ -7,7 +7,7 @@ from cookhouse.extras import install_command
 
 
 def main() -> None:
-    """Run the harness's command line; what cookhouse refuses is told in one line."""
+    """Run the harness's command line; what cookhouse refuses is reported in one line."""
     try:
         from lm_eval.__main__ import cli_evaluate
 

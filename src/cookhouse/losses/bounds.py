@@ -1,4 +1,4 @@
-"""What a number may be, said once where settings and a service both check it."""
+"""Bounds of a number, defined once where settings and a service both check it."""
 
 import math
 from collections.abc import Mapping

@@ -40,7 +40,7 @@ BOUNDS: Mapping[str, Bound] = {
 
 
 class PairLossOptions(Protocol):
-    """What the losses may be told: β and `OPTIONS`."""
+    """Options of the losses: β and `OPTIONS`."""
 
     @property
     def dpo_beta(self) -> float: ...

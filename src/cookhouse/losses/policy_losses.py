@@ -29,7 +29,7 @@ class PolicyLoss:
     """New over old probability, which weighs the advantages: one for each token, or one for the datum. None: no ratio
     is known of."""
     options: Mapping[str, float] = field(default_factory=dict)
-    """What the service may be told with it, of `BOUNDS`, and what our own service takes where nobody says."""
+    """The options that the service takes with it, of `BOUNDS`, and what our own service takes where nobody says."""
     are_defaults_published: bool = True
     """Whether the hosted service takes the same."""
     mask_input: str | None = None

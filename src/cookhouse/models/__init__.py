@@ -1,1 +1,1 @@
-"""What is known of models: the catalog, the hub, tokenizers, hyperparameters."""
+"""Facts about models: the catalog, the hub, tokenizers, hyperparameters."""

@@ -1,4 +1,4 @@
-"""What the files of a model's weights hold, in little space: enough to tell later whether they have changed."""
+"""Fingerprints of the files of a model's weights: enough to find later whether they have changed."""
 
 import hashlib
 import json

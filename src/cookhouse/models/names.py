@@ -1,8 +1,8 @@
-"""Names of base models, as services publish them and as a server is told them.
+"""Names of base models, as services publish them and as a server is given them.
 
 Qwen/Qwen3-8B                 a hub id; a folder and an embedded name are used in the same way
 Qwen/Qwen3-8B:peft:262144     the same weights: the suffix is the context that the hosted service rents out with them
-Qwen/Qwen3-8B=./folder        what a server is told: to offer under this name what is in that folder
+Qwen/Qwen3-8B=./folder        what a server is given: to offer under this name what is in that folder
 """
 
 import re

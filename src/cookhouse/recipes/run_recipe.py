@@ -151,6 +151,7 @@ async def _run_connected(
 ) -> "RunResult[Any]":
     from cookhouse.runs import record_failure
     from cookhouse.service.connection import check_service
+    from cookhouse.sweeps.record import write_page
     from cookhouse.workflows import run_workflow
 
     if found.is_connecting:
@@ -174,7 +175,7 @@ async def _run_connected(
         if not _has_opened(context, begun_at):
             raise
         if isinstance(error, Exception):
-            record_failure(context.folder.path, error)
+            record_failure(context.folder.path, error, write_page)
         for note in _how_to_resume(context, given.program or "cookhouse"):
             error.add_note(note)
         raise

@@ -18,14 +18,16 @@ from cookhouse.recipes.pipeline import run_child
 from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.recipes.resolved import pinned
 from cookhouse.recipes.run_recipe import dry_run, run
-from cookhouse.settings import ROWS_FIELDS, RunSettings, SweepSettings
+from cookhouse.settings import ROWS_FIELDS, RunSettings
 from cookhouse.settings.facts import named_weights
+from cookhouse.sweeps.settings import SweepSettings
 
 if TYPE_CHECKING:
     from cookhouse.registry import Descent
     from cookhouse.runs import RunPlan, RunResult
+    from cookhouse.sweeps.body import SweepState
     from cookhouse.telemetry import Record, Telemetry
-    from cookhouse.workflows import RunContext, SweepState, Workflow
+    from cookhouse.workflows import RunContext, Workflow
 
 NAME = "cookhouse.recipes.run_sweep:RECIPE"
 """The name by which the recipe of sweeps is found."""
@@ -275,7 +277,7 @@ def _parts(config: SweepSettings) -> list[RunSettings]:
 
 
 def _workflow(config: SweepSettings) -> "Workflow[SweepState]":
-    from cookhouse.workflows import sweep_workflow
+    from cookhouse.sweeps.workflow import sweep_workflow
 
     async def run_one(context: "RunContext", recipe: str, folder: Path, settings: Values) -> "RunResult[Any]":
         def progress(telemetry: "Telemetry") -> _Progress:

@@ -1,4 +1,4 @@
-"""What a registry knows of a model: plain data, the same whichever adapter keeps it."""
+"""Registered models and their versions: plain data, the same whichever adapter keeps it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields

@@ -1,4 +1,4 @@
-"""What every registry does."""
+"""The port of a registry."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

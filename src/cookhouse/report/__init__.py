@@ -29,11 +29,6 @@ from cookhouse.report.sweep import (
     WAITING,
     SweepRow,
     SweepTable,
-    last_value,
-    measured_value,
-    paused_value,
-    sweep_table,
-    swept_settings,
 )
 from cookhouse.report.transcripts_page import transcripts_page
 
@@ -62,21 +57,16 @@ __all__ = [
     "compare",
     "comparison_page",
     "item_changes",
-    "last_value",
-    "measured_value",
     "noted_page",
     "other_data",
     "overfitting_remark",
     "overoptimization_remark",
     "paired_page",
-    "paused_value",
     "render_page",
     "rollouts_page",
     "run_page",
     "setting_charts",
     "setting_text",
-    "sweep_table",
-    "swept_settings",
     "telling",
     "transcripts_page",
 ]

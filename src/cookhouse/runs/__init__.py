@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from cookhouse.runs.plan import Preview, RunPlan
     from cookhouse.runs.record import read_record
     from cookhouse.runs.result import AnswerSample, Figure, RunResult, RunSummary, read_result, write_result
-    from cookhouse.runs.sweeps import SweepRecord, best_text, is_sweep, part_names, read_sweep, write_sweep
 
 _PLACES = {
     "artifacts": ("put_run", "run_prefix"),
@@ -43,7 +42,6 @@ _PLACES = {
     "plan": ("Preview", "RunPlan"),
     "record": ("read_record",),
     "result": ("AnswerSample", "Figure", "RunResult", "RunSummary", "read_result", "write_result"),
-    "sweeps": ("SweepRecord", "best_text", "is_sweep", "part_names", "read_sweep", "write_sweep"),
     "history.launches": ("History", "RunStatus", "Launch", "read_history", "read_launches"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
@@ -64,26 +62,21 @@ __all__ = [
     "RunResult",
     "RunStatus",
     "RunSummary",
-    "SweepRecord",
-    "best_text",
     "check_deletable",
     "choose_folder",
     "decided_by_data",
     "delete_run",
     "find_run",
     "find_runs",
-    "is_sweep",
     "needs_of",
     "open_folder",
     "overview_of",
     "overviews_of",
-    "part_names",
     "put_run",
     "read_history",
     "read_launches",
     "read_record",
     "read_result",
-    "read_sweep",
     "record_failure",
     "recorded_synthetic",
     "run_names",
@@ -93,7 +86,6 @@ __all__ = [
     "write_comparison",
     "write_report",
     "write_result",
-    "write_sweep",
 ]
 
 

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from cookhouse.files import write_whole
-from cookhouse.report import Comparison, compare, comparison_page, run_page
+from cookhouse.report import Comparison, comparison_page, run_page
 from cookhouse.runs.names import REPORT_FILE
 from cookhouse.runs.record import read_record
-from cookhouse.runs.sweeps import is_sweep, read_sweep
 
 
 def write_report(folder: Path) -> Path:
@@ -15,13 +14,8 @@ def write_report(folder: Path) -> Path:
     Raises:
         InputError: the folder holds no run, or cannot be written.
     """
-    if is_sweep(folder):
-        sweep = read_sweep(folder)
-        page = comparison_page(compare(sweep.records), sweep.table)
-    else:
-        page = run_page(read_record(folder))
     path = folder / REPORT_FILE
-    write_whole(path, page)
+    write_whole(path, run_page(read_record(folder)))
     return path
 
 

@@ -1,4 +1,4 @@
-"""What a run would do."""
+"""The plan of a run, as a dry run makes it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

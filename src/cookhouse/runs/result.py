@@ -1,4 +1,4 @@
-"""What a run hands back, and result.json, where that is read without running it again."""
+"""The result of a run, and result.json, where that is read without running it again."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Figure:
     is_share: bool = False
     """Whether it lies in [0, 1] and is shown in percent."""
     stderr: float | None = None
-    """Standard error of `after`, where it is a mean and that was told."""
+    """Standard error of `after`, where it is a mean and that was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class RunSummary:
     model_name: str
     folder: Path
     is_interrupted: bool
-    """Whether it can be gone on with: somebody or a limit stopped it, or it was told to pause."""
+    """Whether it can be gone on with: somebody or a limit stopped it, or a setting paused it."""
     num_steps: int
     """Optimizer steps taken so far, those before a resume included."""
     total_steps: int
@@ -72,7 +72,7 @@ class RunSummary:
     """The resume command after an interrupt, else the command that samples from the trained model."""
     usage: Mapping[str, float] | None = None
     """What the service counted for it: tokens by kind, and `engine_seconds`; what the run counted itself on the hosted
-    service, which does not tell; None of others that do not."""
+    service, which does not report it; None of others that do not."""
     cost: str | None = None
     """What that comes to by `price_per_million`, in words."""
     best: str | None = None

@@ -71,9 +71,9 @@ def _kept(name: tuple[str, ...], ask: Callable[[], T]) -> T:
 
 
 def _capabilities(url: str, key: str) -> Mapping[str, Any] | None:
-    from cookhouse.training.clients.client import told
+    from cookhouse.training.clients.client import server_json
 
-    return told(url, key, "GET", "get_server_capabilities")
+    return server_json(url, key, "GET", "get_server_capabilities")
 
 
 def _ask_pair_losses(url: str, key: str) -> tuple[str, ...] | None:
@@ -83,9 +83,9 @@ def _ask_pair_losses(url: str, key: str) -> tuple[str, ...] | None:
 
 
 def _ask_base_model(url: str, key: str, path: str) -> str | None:
-    from cookhouse.training.clients.client import told
+    from cookhouse.training.clients.client import server_json
 
-    name = (told(url, key, "POST", "weights_info", json={"tinker_path": path}) or {}).get("base_model")
+    name = (server_json(url, key, "POST", "weights_info", json={"tinker_path": path}) or {}).get("base_model")
     return name if isinstance(name, str) and len(name) <= _MAX_NAME_CHARACTERS and name.isprintable() else None
 
 

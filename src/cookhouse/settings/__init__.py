@@ -38,7 +38,6 @@ from cookhouse.settings.reinforcement import (
 from cookhouse.settings.rollouts import RolloutLimits, RolloutStrategy, SamplingSettings
 from cookhouse.settings.rows import ROWS_FIELDS, RowSettings, columns_setting
 from cookhouse.settings.supervised import SupervisedSettings
-from cookhouse.settings.sweep import SweepSettings
 from cookhouse.settings.training import (
     AdamSettings,
     AdapterSettings,
@@ -85,7 +84,6 @@ __all__ = [
     "ShrinkSettings",
     "StepSettings",
     "SupervisedSettings",
-    "SweepSettings",
     "TeacherLossSettings",
     "TournamentSettings",
     "TrainingSettings",

@@ -66,7 +66,7 @@ class TeacherLossSettings:
 
 @chz.chz
 class OnPolicyDistillationSettings(ReinforcementSettings, TeacherSettings, TeacherLossSettings):
-    """What a run is told whose student samples and whose teachers say how likely that was."""
+    """Settings of a run whose student samples and whose teachers say how likely that was."""
 
     help_title = "Teacher"
 
@@ -117,7 +117,7 @@ class TeacherSamplingSettings:
 
 @chz.chz
 class OffPolicyDistillationSettings(TrainingSettings, RowSettings, TeacherSettings, TeacherSamplingSettings):
-    """What a run is told that learns from what its teacher says."""
+    """Settings of a run that learns from what its teacher says."""
 
     help_title = "Teacher"
 

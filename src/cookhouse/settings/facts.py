@@ -1,4 +1,4 @@
-"""What is known of a setting besides its value: said at its field, and asked for by the class of the config.
+"""Facts of a setting besides its value: declared at its field, and looked up by the class of the config.
 
     critic_model: str | None = chz.field(default=None, doc="…", metadata=facts(weights=NamesWeights()))
 
@@ -21,7 +21,7 @@ _KEY = "cookhouse"
 @dataclass(frozen=True, kw_only=True)
 class NamesWeights:
     """Its text names weights. The name of a run becomes its folder, a registered model its version, and the run's own
-    engine is told which base models, PEFT folders and other runs it has to serve.
+    engine is given the base models, PEFT folders and other runs it has to serve.
     """
 
     purpose: Literal["sampling", "training"] = "sampling"

@@ -1,4 +1,4 @@
-"""What is measured: evaluators that settings name, benchmarks that are files, and who grades what no rule can."""
+"""Settings of evaluation: evaluators by name, benchmarks that are files, and the judge of what no rule can grade."""
 
 from collections.abc import Sequence
 from typing import Any

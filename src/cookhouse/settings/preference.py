@@ -95,7 +95,7 @@ class ReferenceSettings(PairLossSettings):
 
 @chz.chz
 class PreferenceSettings(TrainingSettings, RowSettings, ReferenceSettings, JudgeSettings):
-    """What a run over pairs is told."""
+    """Settings of a run over pairs."""
 
     help_title = "Loss over pairs"
 

@@ -16,7 +16,7 @@ from cookhouse.settings.training import ModelSettings, TrainingSettings
 
 @chz.chz
 class PreferenceModelSettings(TrainingSettings, RowSettings):
-    """What a run is told that trains a model to say which of two answers is better."""
+    """Settings of a run that trains a model to say which of two answers is better."""
 
     help_title = "What is learned"
 

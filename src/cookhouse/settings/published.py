@@ -92,7 +92,7 @@ def origins_of(config: Any) -> dict[str, str]:
 def _origin(config: Any, name: str) -> str:
     try:
         return default_origin(config, name) if has_default(config, name) else "set"
-    except InputError:  # what it is by default cannot be told of this config, such as the model of unknown weights
+    except InputError:  # what it is by default is not known of this config, such as the model of unknown weights
         return "set"
     except Exception:  # whatever a user's own default raises: a record of where a value came from ends no run
         logger.warning("the default of %s cannot be computed; its value is recorded as set", name, exc_info=True)

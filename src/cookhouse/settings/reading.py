@@ -1,9 +1,10 @@
-"""When a setting is read: said beside the setting, so that one which changes nothing is refused where somebody set it.
+"""Conditions under which a setting is read: declared beside it, so that one which changes nothing is refused where
+somebody set it.
 
     labels: str = chz.field(default="", doc="…")
     averaging: str = chz.field(default="macro", doc="…", validator=read_if(lambda c: c.labels, "with labels"))
 
-What somebody set is told by its value: another than the default. Words of a command line are looked at one by one,
+What somebody set shows by its value: another than the default. Words of a command line are looked at one by one,
 since there the default's own value was typed for a reason, too.
 """
 

@@ -53,7 +53,7 @@ class OverlongSettings(SamplingSettings):
 
 
 class EpisodeShape:
-    """What episodes may have, as far as the settings tell; a recipe says so by properties of its config."""
+    """What episodes may have, as far as the settings say; a recipe says so by properties of its config."""
 
     @property
     def has_several_turns(self) -> bool:

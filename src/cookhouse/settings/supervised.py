@@ -14,7 +14,7 @@ from cookhouse.settings.training import TrainingSettings
 
 @chz.chz
 class SupervisedSettings(TrainingSettings, RowSettings):
-    """What a supervised run is told besides."""
+    """Further settings of a supervised run."""
 
     help_title = "What is learned"
 

@@ -98,7 +98,7 @@ class AdapterSettings(ModelSettings, SeedSettings, Checked):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the service is told of the model. By its renderer, it is later asked."""
+        """The metadata of the model at the service. By its renderer, it is later asked."""
         return {**(self.user_metadata or {}), "renderer_name": self.renderer_name}
 
     @property

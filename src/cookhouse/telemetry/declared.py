@@ -103,7 +103,7 @@ def _label(name: str) -> str:
 
 
 def ranked(names: Iterable[str], own: Mapping[str, Metric] | None = None) -> list[str]:
-    """Those of some metrics that tell of a run, the most telling one first."""
+    """Those of some metrics that describe a run, the most telling one first."""
     known = {name: find_metric(name, own) for name in dict.fromkeys(names)}
     placed = sorted(
         (metric for metric in known.values() if metric.headline is not None), key=lambda metric: metric.headline or 0

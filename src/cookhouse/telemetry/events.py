@@ -31,7 +31,7 @@ RUN_ARTIFACTS: Final = "run.artifacts"
 """Text `text`: where the files of the run are put."""
 RUN_USAGE: Final = "run.usage"
 """Metrics: what was counted for this launch so far, tokens by kind and, by the service itself, `engine_seconds`. The
-last one holds; of services that tell, and of runs that count themselves."""
+last one holds; of services that report it, and of runs that count themselves."""
 RUN_END: Final = "run.end"
 """Text `status`: `success`, `interrupted` or `errored`."""
 HUB_DOWNLOAD: Final = "hub.download"

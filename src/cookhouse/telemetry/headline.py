@@ -1,4 +1,4 @@
-"""The metric that tells most of a run."""
+"""The most telling metric of a run."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from cookhouse.telemetry.metric import Metric
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
-    """The metric that tells most of a run."""
+    """The most telling metric of a run."""
 
     metric: Metric
     before: float | None
@@ -44,13 +44,13 @@ def choose_headline(
 
     What was measured before and after goes before what was measured once. `own` as in `find_metric`.
     """
-    told = [_told(find_metric(name, own), first, last(name)) for name in ranked(names, own)]
-    whole = [each for each in told if None not in (each.before, each.after)]
-    some = [each for each in told if (each.before, each.after) != (None, None)]
+    headlines = [_headline(find_metric(name, own), first, last(name)) for name in ranked(names, own)]
+    whole = [each for each in headlines if None not in (each.before, each.after)]
+    some = [each for each in headlines if (each.before, each.after) != (None, None)]
     return next(iter((*whole, *some)), None)
 
 
-def _told(metric: Metric, first: Mapping[str, Any], last: Mapping[str, Any]) -> Headline:
+def _headline(metric: Metric, first: Mapping[str, Any], last: Mapping[str, Any]) -> Headline:
     before, after = _number(first.get(metric.name)), _number(last.get(metric.name))
     return Headline(metric=metric, before=before, after=after if last.get("step") != first.get("step") else None)
 

@@ -1,4 +1,4 @@
-"""The events in logs.log, read back: what `LogSink` writes in one line, for those that tell what a run is doing."""
+"""The events in logs.log, read back: what `LogSink` writes in one line, for those that report what a run is doing."""
 
 import math
 import re
@@ -48,15 +48,15 @@ def read_event(line: str) -> LoggedEvent | None:
     fields = re.fullmatch(_FIELDS[name], found["fields"]) if name in _FIELDS else None
     if fields is None:
         return LoggedEvent(at=at, event=Event(name=name))
-    told = {key: value for key, value in fields.groupdict().items() if value is not None and key != "step"}
+    groups = {key: value for key, value in fields.groupdict().items() if value is not None and key != "step"}
     step = fields.groupdict().get("step")
     try:
-        metrics = {key.removeprefix("_"): float(value) for key, value in told.items() if key[0] == "_"}
+        metrics = {key.removeprefix("_"): float(value) for key, value in groups.items() if key[0] == "_"}
     except ValueError:
         return LoggedEvent(at=at, event=Event(name=name))
     if not all(map(math.isfinite, metrics.values())):
         return LoggedEvent(at=at, event=Event(name=name))
-    text = {key: value for key, value in told.items() if key[0] != "_"}
+    text = {key: value for key, value in groups.items() if key[0] != "_"}
     return LoggedEvent(
         at=at, event=Event(name=name, step=None if step is None else int(step), metrics=metrics, text=text)
     )

@@ -12,7 +12,7 @@ from cookhouse.telemetry.record import Event, Record
 
 logger = logging.getLogger(__name__)
 
-# httpx logs each poll at INFO: thousands of lines that tell nothing.
+# httpx logs each poll at INFO: thousands of lines of no use.
 _LOGGERS = {"cookhouse": logging.INFO, "tinker": logging.WARNING}
 _OF: ContextVar[Path | None] = ContextVar("run", default=None)
 _lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What is known of a metric besides its values: which way it is better, where it stands, and how it reads."""
+"""Properties of a metric besides its values: which way it is better, where it stands, and how it reads."""
 
 import math
 from collections.abc import Iterable
@@ -35,8 +35,8 @@ class Metric:
     not, and with None behind the others; what is not held out tells nothing with None.
     """
     line: str = ""
-    """How the terminal's line of a step or of an evaluation tells it, as a format of its value: `loss {:.4f}`. Empty:
-    that of a step does not, and that of an evaluation only if it tells nothing else.
+    """How the terminal's line of a step or of an evaluation shows it, as a format of its value: `loss {:.4f}`. Empty:
+    that of a step does not, and that of an evaluation only if it shows nothing else.
     """
 
     def best(self, values: Iterable[float]) -> float | None:

@@ -14,7 +14,7 @@ def step_number(step: int, metric: str = "") -> int:
 
 
 def last_step_of(row: Mapping[str, Any]) -> int:
-    """The last step that a row of metrics tells of; the row of trained weights has held-out metrics alone."""
+    """The last step that a row of metrics covers; the row of trained weights has held-out metrics alone."""
     return max((step_number(row["step"], name) for name in row if name != "step"), default=row["step"])
 
 

@@ -25,7 +25,7 @@ from cookhouse.telemetry.steps import after_step
 _RECENT_STEPS = 20
 _QUIET_SECONDS = 2.0
 _NOTICED_SECONDS = 1.0
-"""What takes less is not told in lines that stay."""
+"""What takes less is not logged in lines that stay."""
 _MAX_FIGURES = 4
 _SPINNER_CELLS = 4  # with the spaces between the columns, and one of the bar
 
@@ -34,7 +34,7 @@ class TerminalSink:
     """Prints what a person wants to see of a run: what is being done, step, loss, tokens per second, time left.
 
     On a terminal one line is redrawn, and what should stay is printed above it. Elsewhere every line stays; a stage is
-    then told once it has taken a second, and steps at most every two seconds, the first and the last always.
+    then logged once it has taken a second, and steps at most every two seconds, the first and the last always.
     """
 
     def __init__(self, console: Console, program: str = "cookhouse") -> None:
@@ -143,7 +143,7 @@ class TerminalSink:
         self._pace.add(record.metrics[TRAIN_TOKENS], record.metrics[STEP_SECONDS])
         parts = [
             f"step {record.step}/{total_steps}",
-            *_told(record.metrics).values(),
+            *_metric_lines(record.metrics).values(),
             f"{self._pace.tokens_per_second:,.0f} tokens/s",
             f"{self._pace.time_left(total_steps - record.step)} left",
         ]
@@ -207,7 +207,7 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _told(metrics: Mapping[str, float]) -> dict[str, str]:
+def _metric_lines(metrics: Mapping[str, float]) -> dict[str, str]:
     """Metrics that have a line of their own, each as it says, in the order in which they were measured."""
     lines = {name: find_metric(name).line for name in metrics}
     return {name: line.format(metrics[name]) for name, line in lines.items() if line}
@@ -215,11 +215,11 @@ def _told(metrics: Mapping[str, float]) -> dict[str, str]:
 
 def _evaluation_line(record: Event, when: str) -> str:
     metrics = record.metrics
-    told = _told(metrics)
-    if not told:
+    lines = _metric_lines(metrics)
+    if not lines:
         some = [name for name in metrics if not name.endswith(COMPANIONS)][:_MAX_FIGURES]
-        told = {name: f"{(metric := find_metric(name)).label} {metric.text(metrics[name])}" for name in some}
-    figures = [f"{text}{_error(name, metrics)}{_count(name, metrics)}" for name, text in told.items()]
+        lines = {name: f"{(metric := find_metric(name)).label} {metric.text(metrics[name])}" for name in some}
+    figures = [f"{text}{_error(name, metrics)}{_count(name, metrics)}" for name, text in lines.items()]
     return f"evaluation{when}: {', '.join(figures)}"
 
 

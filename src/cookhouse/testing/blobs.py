@@ -1,4 +1,4 @@
-"""What every blob store promises."""
+"""The contract of blob stores."""
 
 import hashlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What completers of both kinds promise."""
+"""The contract of completers of both kinds."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What every store of data sets has to do."""
+"""The contract of stores of data sets."""
 
 from collections.abc import Mapping
 

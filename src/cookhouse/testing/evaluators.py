@@ -1,4 +1,4 @@
-"""What every evaluator promises."""
+"""The contract of evaluators."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""What every hub client promises."""
+"""The contract of hub clients."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

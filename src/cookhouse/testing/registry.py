@@ -1,4 +1,4 @@
-"""What every registry of models does."""
+"""The contract of registries of models."""
 
 import math
 from abc import abstractmethod

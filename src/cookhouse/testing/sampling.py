@@ -1,4 +1,4 @@
-"""What every sampling client promises."""
+"""The contract of sampling clients."""
 
 import asyncio
 

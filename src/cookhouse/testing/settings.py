@@ -1,4 +1,4 @@
-"""Which settings of a recipe nothing reads: what it would accept, record, and do nothing with."""
+"""Search for settings of a recipe that nothing reads: it would accept them, record them, and do nothing with them."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _ASKS = ("/chz/", "settings/reading.py", "settings/published.py", "settings/fact
 
 
 def unread_settings(recipe: Recipe[Any], settings: Mapping[str, Any]) -> set[str]:
-    """Run a recipe on no-ops, in a folder that `settings` name, and tell the settings that nothing in the run read.
+    """Run a recipe on no-ops, in a folder that `settings` name, and return the settings that nothing in the run read.
 
     Those that a `read_if` refuses with these settings are left out. What a run of this size on no-ops does not come to
     is among them, such as `on_failed_group` where no group fails.

@@ -1,4 +1,4 @@
-"""What every sink promises."""
+"""The contract of sinks."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""What every training client promises."""
+"""The contract of training clients."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""What stops a run before its end.
+"""Interrupts: signals, limits of time and requests that stop a run before its end.
 
 Ctrl-C, SIGTERM     the first asks the loop to stop after what is in flight, one a second later stops at once
 SIGUSR1, limits     end the run at its next step, and never stop it at once: `Interrupt.end`
@@ -21,7 +21,7 @@ class Interrupt:
     """A request to stop. While `deferred`, the loop looks at it between steps; otherwise it cancels the run's task."""
 
     def __init__(self, on_request: Callable[[str | None], None] = lambda _: None) -> None:
-        """`on_request` is told of a request that is granted: why, if a limit or SIGUSR1 made it."""
+        """`on_request` is called with a request that is granted: why, if a limit or SIGUSR1 made it."""
         self.on_request = on_request
         self.reason: str | None = None
         """Why the run ends, if a limit or SIGUSR1 came first."""
@@ -139,7 +139,7 @@ class Interrupt:
         loop = asyncio.get_running_loop()
 
         def take(number: int, frame: FrameType | None) -> None:
-            # Not the loop's own handler: that is told when the loop has time, and no longer knows when it came.
+            # Not the loop's own handler: that is called when the loop has time, and no longer knows when it came.
             del frame
             if self.hear_signal():
                 if self.is_forced:

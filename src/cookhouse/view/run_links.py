@@ -4,11 +4,10 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from cookhouse.runs.listing.find import FoundRun
-from cookhouse.runs.names import EVALUATIONS_FOLDER
+from cookhouse.runs.names import EVALUATIONS_FOLDER, SWEEP_RECIPE
 from cookhouse.runs.reading.answer_sets import is_evaluation
 from cookhouse.runs.reading.rollouts import rollout_steps
 from cookhouse.runs.samples import evaluated_steps
-from cookhouse.runs.sweeps import RECIPE
 from cookhouse.view.pages import run_address
 from cookhouse.view.place import Place
 from cookhouse.view.tokens.step_name import StepName
@@ -57,8 +56,8 @@ def _has_lines(file: Path) -> bool:
 
 def _experiment(run: FoundRun, place: Place) -> str | None:
     """The sweep that it is, or that it is part of."""
-    sweep = run if run.parent is None or run.record.get("recipe") == RECIPE else place.run(run.parent)
-    return f"/experiments/{quote(sweep.name)}" if sweep.record.get("recipe") == RECIPE else None
+    sweep = run if run.parent is None or run.record.get("recipe") == SWEEP_RECIPE else place.run(run.parent)
+    return f"/experiments/{quote(sweep.name)}" if sweep.record.get("recipe") == SWEEP_RECIPE else None
 
 
 def _has_notes(folder: Path) -> bool:

@@ -30,7 +30,6 @@ from cookhouse.workflows.stages.state import RunContext, RunState
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.supervised.state import SupervisedState
 from cookhouse.workflows.supervised.workflow import supervised_workflow
-from cookhouse.workflows.sweep import SweepState, sweep_workflow
 
 __all__ = [
     "Body",
@@ -60,7 +59,6 @@ __all__ = [
     "StageError",
     "Stages",
     "SupervisedState",
-    "SweepState",
     "TrainingState",
     "Workflow",
     "batch_source",
@@ -84,6 +82,5 @@ __all__ = [
     "sample_groups",
     "stage",
     "supervised_workflow",
-    "sweep_workflow",
     "training_workflow",
 ]

@@ -143,10 +143,10 @@ async def init_folder(state: FlatState) -> None:
     state.closing.push_async_callback(_close_folder, state)
     state.telemetry.add(state.folder.run_json)
     await start_sinks(state.context, state.folder.path)
-    state.closing.callback(_tell_rows, state)
+    state.closing.callback(_report_rows, state)
 
 
-def _tell_rows(state: FlatState) -> None:
+def _report_rows(state: FlatState) -> None:
     """The file writes its metrics by itself: sinks hear of them at the end."""
     for row in read_metrics(state.folder.metrics):
         state.telemetry.metrics(row["step"], {name: value for name, value in row.items() if name != "step"})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cookhouse.chat import Message, MessageLayout, Piece, Renderer, Special, Termination, get_renderer
-from cookhouse.chat.checks import AWKWARD, Outcome, check_renderer
+from cookhouse.chat.checks import AWKWARD, CheckOutcome, check_renderer
 from cookhouse.chat.families.qwen3 import Qwen3InstructRenderer
 from cookhouse.models.tokenizers import get_tokenizer
 
@@ -53,7 +53,7 @@ def _split(piece: Piece) -> list[Piece]:
 
 
 def broken(renderer: Renderer) -> set[str]:
-    return {r.promise for r in check_renderer(renderer, AWKWARD) if r.outcome is Outcome.BROKEN}
+    return {r.promise for r in check_renderer(renderer, AWKWARD) if r.outcome is CheckOutcome.BROKEN}
 
 
 @pytest.mark.parametrize("name", ["qwen3", "qwen3_instruct", "qwen3_disable_thinking", "role_colon", "template"])
@@ -78,13 +78,13 @@ def test_a_broken_promise_is_found(renderer: type[Renderer], promises: set[str])
 
 def test_what_a_renderer_has_no_form_for_is_refused_and_not_broken() -> None:
     results = check_renderer(get_renderer("role_colon", get_tokenizer("cookhouse/tiny")), AWKWARD)
-    refused = {result.conversation for result in results if result.outcome is Outcome.REFUSED}
+    refused = {result.conversation for result in results if result.outcome is CheckOutcome.REFUSED}
     assert refused == {"thinking", "a call", "two calls at once"}
 
 
 def test_where_a_renderer_differs_from_the_template_is_told() -> None:
     results = check_renderer(get_renderer("role_colon", get_tokenizer("cookhouse/tiny")), {"x": AWKWARD["one turn"]})
     (found,) = [result for result in results if result.promise == "template"]
-    assert found.outcome is Outcome.DIFFERS
+    assert found.outcome is CheckOutcome.DIFFERS
     assert found.detail.startswith("'User: What is 2 + 2?")
     assert "where the template has '<|im_start|>user" in found.detail

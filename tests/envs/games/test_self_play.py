@@ -11,7 +11,7 @@ from tests.envs.answers import TINY, answer_with, configured, tokens_of
 from cookhouse.envs import Prompting, RaceGame, RaceGroupBuilder, RacePlayerEnv, SelfPlayConfig
 from cookhouse.envs.games import self_play as module
 from cookhouse.envs.games.race import perfect_bot, random_bot
-from cookhouse.envs.games.self_play import Race, Table
+from cookhouse.envs.games.self_play import GameTable, Race
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.rl import RolloutStrategy, do_group_rollout, minimum_viable, retry
 from cookhouse.rl.sampling.fake import FakeSampler
@@ -111,7 +111,7 @@ async def test_a_cut_move_is_no_move(prompting: Prompting) -> None:
 async def test_nobody_waits_for_ever(prompting: Prompting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that hangs because the rollout of the other player failed."""
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.05)
-    env = RacePlayerEnv(Table(RACE), 0, prompting)
+    env = RacePlayerEnv(GameTable(RACE), 0, prompting)
     with pytest.raises(ServiceError, match="the other player has not moved"):
         await answer_with(env, prompting, "12")
 

@@ -10,7 +10,7 @@ import tinker
 from cookhouse.chat import Message
 from cookhouse.data import build_renderer
 from cookhouse.evals import SamplingAnswerer
-from cookhouse.evals.benchmarks.answerers import Draw
+from cookhouse.evals.benchmarks.answerers import AnswerSampling
 from cookhouse.evals.benchmarks.built_in import ARITHMETIC
 from cookhouse.evals.benchmarks.inline import benchmark_evaluator
 from cookhouse.models.tokenizers import get_tokenizer
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 MODEL = "cookhouse/tiny"
 QUESTION: list[Message] = [{"role": "user", "content": "Where?"}]
-DRAW = Draw(num_samples=2, max_tokens=7, temperature=0.5, seed=3)
+DRAW = AnswerSampling(num_samples=2, max_tokens=7, temperature=0.5, seed=3)
 
 
 class Client:

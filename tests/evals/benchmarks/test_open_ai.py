@@ -9,11 +9,11 @@ import pytest
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.evals import OpenAIAnswerer, SampledAnswer
-from cookhouse.evals.benchmarks.answerers import Draw
+from cookhouse.evals.benchmarks.answerers import AnswerSampling
 from cookhouse.evals.benchmarks.open_ai import CompletedBy
 
 pytestmark = pytest.mark.anyio
-DRAW = Draw(num_samples=1, max_tokens=7, temperature=0.5, seed=3)
+DRAW = AnswerSampling(num_samples=1, max_tokens=7, temperature=0.5, seed=3)
 ASKED: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}]
 
 
@@ -34,7 +34,7 @@ async def test_what_is_asked() -> None:
         seen.append(request)
         return completion("2", "3")
 
-    draw = Draw(num_samples=2, max_tokens=7, temperature=0.5, seed=3)
+    draw = AnswerSampling(num_samples=2, max_tokens=7, temperature=0.5, seed=3)
     asked = answerer(handle, api_key="secret")
     assert await asked(ASKED, draw) == [SampledAnswer(text="2"), SampledAnswer(text="3")]
     await asked.aclose()
@@ -57,7 +57,7 @@ async def test_an_answer_that_was_cut_is_marked() -> None:
 
 async def test_fewer_answers_than_asked_for_are_failures() -> None:
     """Catches a silent mean over those that came."""
-    draw = Draw(num_samples=3, max_tokens=7, temperature=0.5, seed=1)
+    draw = AnswerSampling(num_samples=3, max_tokens=7, temperature=0.5, seed=1)
     answers = await answerer(lambda _: completion("2"))(ASKED, draw)
     assert [answer.error is None for answer in answers] == [True, False, False]
 

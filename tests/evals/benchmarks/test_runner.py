@@ -16,7 +16,7 @@ from cookhouse.evals import (
     SampledAnswer,
     ask_benchmark,
 )
-from cookhouse.evals.benchmarks.answerers import Draw
+from cookhouse.evals.benchmarks.answerers import AnswerSampling
 
 pytestmark = pytest.mark.anyio
 
@@ -37,11 +37,11 @@ def loaded(places: Sequence[int]) -> LoadedBenchmark:
     )
 
 
-async def drawn(places: Sequence[int], options: AnswerOptions) -> dict[str, Draw]:
+async def drawn(places: Sequence[int], options: AnswerOptions) -> dict[str, AnswerSampling]:
     """How each item was asked, by its text."""
-    draws: dict[str, Draw] = {}
+    draws: dict[str, AnswerSampling] = {}
 
-    async def answer(messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+    async def answer(messages: Sequence[Message], draw: AnswerSampling) -> Sequence[SampledAnswer]:
         draws[text_of(messages[-1])] = draw
         return [SampledAnswer(text=f"said {n}") for n in range(draw.num_samples)]
 
@@ -63,7 +63,7 @@ async def test_what_is_answered_or_graded_is_left_alone() -> None:
     # Catches a resumed evaluation that runs the programs of all graded answers again, and counts them twice.
     asked, graded, done = [], [], []
 
-    async def answer(messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+    async def answer(messages: Sequence[Message], draw: AnswerSampling) -> Sequence[SampledAnswer]:
         del draw
         asked.append(text_of(messages[-1]))
         return [SampledAnswer(text="said it")]
@@ -88,7 +88,7 @@ async def test_nothing_more_is_asked_once_it_is_stopped() -> None:
     # Catches Ctrl-C that is heard when all items have been asked.
     asked: list[str] = []
 
-    async def answer(messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+    async def answer(messages: Sequence[Message], draw: AnswerSampling) -> Sequence[SampledAnswer]:
         del draw
         asked.append(text_of(messages[-1]))
         return [SampledAnswer(text="said it")]

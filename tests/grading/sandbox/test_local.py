@@ -20,7 +20,7 @@ import pytest
 from tests.waiting import wait_until
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.grading.sandbox import Execution, IsolationMethod, Limits, LocalSandbox, Outcome, Program, local
+from cookhouse.grading.sandbox import Execution, ExecutionOutcome, IsolationMethod, Limits, LocalSandbox, Program, local
 from cookhouse.grading.sandbox.isolation import describe, possible_methods
 from cookhouse.grading.sandbox.warm_worker import WarmWorker
 
@@ -54,7 +54,7 @@ if __name__ == "__main__":
     print(__file__)
 """
     execution = await _run(each, source, "ü\nrest".encode())
-    assert execution.outcome is Outcome.OK
+    assert execution.outcome is ExecutionOutcome.OK
     assert execution.stderr.decode() == "ü rest é ['main.py']\n"
     assert execution.stdout == b"main.py\n"
 
@@ -68,24 +68,24 @@ async def test_long_input_arrives_whole(each: LocalSandbox) -> None:
 @pytest.mark.parametrize(
     ("source", "status", "outcome"),
     [
-        ("pass", 0, Outcome.OK),
-        ("import sys; sys.exit()", 0, Outcome.OK),
-        ("import sys; sys.exit(3)", 3, Outcome.NONZERO_EXIT),
-        ("import sys; sys.exit('words')", 1, Outcome.NONZERO_EXIT),
-        ("1 / 0", 1, Outcome.NONZERO_EXIT),
-        ("x =", 1, Outcome.NONZERO_EXIT),
-        ("import os; os._exit(7)", 7, Outcome.NONZERO_EXIT),
-        ("import os; os.kill(os.getpid(), 9)", -9, Outcome.KILLED),
-        ("x = ' ' * (1 << 40)", 1, Outcome.MEMORY),
-        ("import atexit; atexit.register(print, 'end')", 0, Outcome.OK),
+        ("pass", 0, ExecutionOutcome.OK),
+        ("import sys; sys.exit()", 0, ExecutionOutcome.OK),
+        ("import sys; sys.exit(3)", 3, ExecutionOutcome.NONZERO_EXIT),
+        ("import sys; sys.exit('words')", 1, ExecutionOutcome.NONZERO_EXIT),
+        ("1 / 0", 1, ExecutionOutcome.NONZERO_EXIT),
+        ("x =", 1, ExecutionOutcome.NONZERO_EXIT),
+        ("import os; os._exit(7)", 7, ExecutionOutcome.NONZERO_EXIT),
+        ("import os; os.kill(os.getpid(), 9)", -9, ExecutionOutcome.KILLED),
+        ("x = ' ' * (1 << 40)", 1, ExecutionOutcome.MEMORY),
+        ("import atexit; atexit.register(print, 'end')", 0, ExecutionOutcome.OK),
         (
             "import threading as t, time; t.Thread(target=lambda: (time.sleep(0.05), print('end'))).start()",
             0,
-            Outcome.OK,
+            ExecutionOutcome.OK,
         ),
     ],
 )
-async def test_status_and_outcome(source: str, status: int, outcome: Outcome, each: LocalSandbox) -> None:
+async def test_status_and_outcome(source: str, status: int, outcome: ExecutionOutcome, each: LocalSandbox) -> None:
     """Catches an ending that the interpreter would report otherwise, or a thread or exit function that never ran."""
     execution = await _run(each, source)
     assert (execution.outcome, execution.status) == (outcome, status)
@@ -101,14 +101,14 @@ async def test_a_traceback_shows_the_program_alone(each: LocalSandbox) -> None:
 async def test_wall_time_ends_a_run(each: LocalSandbox) -> None:
     """Catches a program that outlives its time by sleeping, which takes no CPU time."""
     execution = await _run(each, "import time; print(1, flush=True); time.sleep(60)", limits=_QUICK)
-    assert (execution.outcome, execution.status, execution.stdout) == (Outcome.TIMEOUT, None, b"1\n")
+    assert (execution.outcome, execution.status, execution.stdout) == (ExecutionOutcome.TIMEOUT, None, b"1\n")
     assert 0.5 <= execution.seconds < 2.0
 
 
 async def test_output_is_bounded_and_flagged(each: LocalSandbox) -> None:
     """Catches output that fills this process's memory, and a cut that nobody notices."""
     execution = await _run(each, "while True: print('x' * 99)", limits=Limits(output_bytes=1000))
-    assert execution.outcome is Outcome.OUTPUT
+    assert execution.outcome is ExecutionOutcome.OUTPUT
     assert execution.is_truncated
     assert len(execution.stdout) == 1000
 
@@ -143,8 +143,8 @@ print("searched")
 
 async def test_text_that_is_no_unicode_is_the_program_s_fault(each: LocalSandbox) -> None:
     """Catches a worker that dies of a lone surrogate, which a model can write."""
-    assert (await _run(each, "x = '\ud800'")).outcome is Outcome.NONZERO_EXIT
-    assert (await _run(each, "print('\\ud800')")).outcome is Outcome.NONZERO_EXIT
+    assert (await _run(each, "x = '\ud800'")).outcome is ExecutionOutcome.NONZERO_EXIT
+    assert (await _run(each, "print('\\ud800')")).outcome is ExecutionOutcome.NONZERO_EXIT
 
 
 async def test_any_folder_is_emptied(each: LocalSandbox, caplog: pytest.LogCaptureFixture) -> None:
@@ -282,7 +282,7 @@ async def test_a_program_whose_workers_die_is_taken_to_be_the_cause() -> None:
             for worker in _children(os.getpid()) - _others(sandbox):
                 os.kill(worker, signal.SIGKILL)
                 killed += 1
-        assert (await task).outcome is Outcome.KILLED
+        assert (await task).outcome is ExecutionOutcome.KILLED
         assert killed >= 2
         assert (await _run(sandbox, "print(1)")).stdout == b"1\n"
     finally:

@@ -10,7 +10,7 @@ import pytest
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.grading import FunctionTest, StdinTest, grade_code
-from cookhouse.grading.sandbox import Limits, ModalSandbox, Outcome, Program
+from cookhouse.grading.sandbox import ExecutionOutcome, Limits, ModalSandbox, Program
 
 pytestmark = pytest.mark.anyio
 
@@ -119,12 +119,12 @@ async def test_programs_run_and_grade(modal: FakeModal) -> None:
 @pytest.mark.parametrize(
     ("source", "outcome"),
     [
-        ("1 / 0", Outcome.NONZERO_EXIT),
-        ("import time; time.sleep(60)", Outcome.TIMEOUT),
-        ("while True: print('x' * 99)", Outcome.OUTPUT),
+        ("1 / 0", ExecutionOutcome.NONZERO_EXIT),
+        ("import time; time.sleep(60)", ExecutionOutcome.TIMEOUT),
+        ("while True: print('x' * 99)", ExecutionOutcome.OUTPUT),
     ],
 )
-async def test_outcomes(source: str, outcome: Outcome, modal: FakeModal) -> None:
+async def test_outcomes(source: str, outcome: ExecutionOutcome, modal: FakeModal) -> None:
     """Catches failures of a program that look like success, and a container left running."""
     program = Program(source=source, limits=Limits(wall_seconds=0.5, output_bytes=1000))
     assert (await ModalSandbox().run(program)).outcome is outcome

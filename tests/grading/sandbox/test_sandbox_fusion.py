@@ -13,7 +13,7 @@ import pytest
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.grading import FunctionTest, StdinTest, grade_code
-from cookhouse.grading.sandbox import Limits, Outcome, Program, SandboxFusion, sandbox_fusion
+from cookhouse.grading.sandbox import ExecutionOutcome, Limits, Program, SandboxFusion, sandbox_fusion
 
 pytestmark = pytest.mark.anyio
 
@@ -110,9 +110,13 @@ async def test_programs_run_and_grade(server: FakeServer) -> None:
 
 @pytest.mark.parametrize(
     ("source", "outcome"),
-    [("1 / 0", Outcome.NONZERO_EXIT), ("while True: pass", Outcome.TIMEOUT), ("print('x' * 5000)", Outcome.OUTPUT)],
+    [
+        ("1 / 0", ExecutionOutcome.NONZERO_EXIT),
+        ("while True: pass", ExecutionOutcome.TIMEOUT),
+        ("print('x' * 5000)", ExecutionOutcome.OUTPUT),
+    ],
 )
-async def test_outcomes(source: str, outcome: Outcome, server: FakeServer) -> None:
+async def test_outcomes(source: str, outcome: ExecutionOutcome, server: FakeServer) -> None:
     """Catches failures of a program that look like its success, or like the server's failure."""
     limits = Limits(wall_seconds=0.5, output_bytes=1000)
     async with _connected(server.url) as sandbox:
@@ -149,7 +153,7 @@ async def test_output_without_end_is_the_program_s_failure(server: FakeServer) -
     server.fixed = {"status": "Success", "message": "", "run_result": result}
     async with _connected(server.url) as sandbox:
         execution = await sandbox.run(Program(source="", limits=Limits(output_bytes=1000)))
-    assert (execution.outcome, execution.stdout, execution.is_truncated) == (Outcome.OUTPUT, b"", True)
+    assert (execution.outcome, execution.stdout, execution.is_truncated) == (ExecutionOutcome.OUTPUT, b"", True)
 
 
 @pytest.mark.parametrize(

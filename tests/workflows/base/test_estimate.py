@@ -5,13 +5,13 @@ from tests.recipes.events import Events
 from cookhouse.telemetry import Event, Telemetry
 from cookhouse.training import FinishedStep
 from cookhouse.weights.checkpoints import Cursor
-from cookhouse.workflows.base.estimate import Estimate
+from cookhouse.workflows.base.estimate import RunEstimate
 
 
 def said(seconds: list[float], total_steps: int) -> list[Event]:
     """What is said of a run whose steps take so long."""
     events: list[Event] = []
-    estimate = Estimate(Telemetry([Events(events.append)]), total_steps)
+    estimate = RunEstimate(Telemetry([Events(events.append)]), total_steps)
     for step, each in enumerate(seconds):
         estimate(FinishedStep(cursor=Cursor(step=step), metrics={}, seconds=each))
     return events

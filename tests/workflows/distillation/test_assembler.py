@@ -13,7 +13,7 @@ from cookhouse.training import Work
 from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch
 from cookhouse.workflows.distillation.objective import FORWARD_KL, taught_objective
-from cookhouse.workflows.distillation.samples import Question, TeacherAnswer
+from cookhouse.workflows.distillation.samples import TeacherAnswer, TeacherQuestion
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ ANSWER = TeacherAnswer(tokens=[4, 5, 6], logprobs=[-0.25, -0.5, -1.0], text="sai
 async def taught(answer: TeacherAnswer, *, max_length: int = 100) -> tinker.Datum:
     """The datum that the tokens of an answer to `PROMPT` make."""
 
-    async def ask(questions: Sequence[Question], epoch: int) -> list[list[TeacherAnswer]]:
+    async def ask(questions: Sequence[TeacherQuestion], epoch: int) -> list[list[TeacherAnswer]]:
         del epoch
         return [[answer] for _ in questions]
 
@@ -35,7 +35,7 @@ async def taught(answer: TeacherAnswer, *, max_length: int = 100) -> tinker.Datu
         max_length=max_length,
         is_verbatim=True,
     )
-    question = Question(number=0, messages=[], student_tokens=PROMPT, teacher_tokens=PROMPT, source="x:1")
+    question = TeacherQuestion(number=0, messages=[], student_tokens=PROMPT, teacher_tokens=PROMPT, source="x:1")
     [datum] = (await assemble(QuestionBatch(questions=[question], epoch=0))).data_D
     return datum
 

@@ -13,7 +13,7 @@ from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.training import FakeService
 from cookhouse.workflows.distillation.off_policy import example_tokens
-from cookhouse.workflows.distillation.samples import AnswerReader, Question, TeacherSampler, refuse_all_failed
+from cookhouse.workflows.distillation.samples import AnswerExtractor, TeacherQuestion, TeacherSampler, refuse_all_failed
 
 pytestmark = pytest.mark.anyio
 
@@ -29,9 +29,9 @@ async def test_an_answer_has_the_room_that_its_prompt_leaves(context: int | None
             asked.append(params.max_tokens)
             return tinker.SampleResponse(sequences=[])
 
-    reader = AnswerReader(build_renderer(TINY_MODEL, "human_ai"), None)
+    reader = AnswerExtractor(build_renderer(TINY_MODEL, "human_ai"), None)
     settings = OffPolicyDistillationSettings(max_tokens=8)
-    question = Question(number=0, messages=[], student_tokens=[1], teacher_tokens=[1, 2, 3, 4, 5], source="x:1")
+    question = TeacherQuestion(number=0, messages=[], student_tokens=[1], teacher_tokens=[1, 2, 3, 4, 5], source="x:1")
     await TeacherSampler(Recording(), reader, settings, stop=[], seed=0, context_tokens=context)([question], 0)
     assert asked == [expected]
 
@@ -42,9 +42,9 @@ async def test_a_service_that_gives_fewer_answers_than_asked_has_failed_for_the_
         async def sample(self, *_: Any) -> tinker.SampleResponse:
             return tinker.SampleResponse(sequences=[])
 
-    reader = AnswerReader(build_renderer(TINY_MODEL, "human_ai"), None)
+    reader = AnswerExtractor(build_renderer(TINY_MODEL, "human_ai"), None)
     settings = OffPolicyDistillationSettings(samples_per_prompt=2)
-    question = Question(number=0, messages=[], student_tokens=[1], teacher_tokens=[1], source="x:1")
+    question = TeacherQuestion(number=0, messages=[], student_tokens=[1], teacher_tokens=[1], source="x:1")
     [answers] = await TeacherSampler(Empty(), reader, settings, stop=[], seed=0)([question], 0)
     assert [answer.failed for answer in answers] == ["request", "request"]
     with pytest.raises(InputError, match=r"all 2 answers .* failed; the first: the service gave fewer answers than"):
@@ -73,9 +73,9 @@ async def seeds(settings: OffPolicyDistillationSettings, cache: Path | None = No
 
     client = await FakeService(answer=lambda *_: said).create_sampling_client()
     said = get_tokenizer(TINY_MODEL).encode(" so\n", add_special_tokens=False)
-    reader = AnswerReader(build_renderer(TINY_MODEL, "human_ai"), None)
+    reader = AnswerExtractor(build_renderer(TINY_MODEL, "human_ai"), None)
     questions = [
-        Question(number=number, messages=[], student_tokens=[1], teacher_tokens=[1, 2], source=f"x:{number}")
+        TeacherQuestion(number=number, messages=[], student_tokens=[1], teacher_tokens=[1, 2], source=f"x:{number}")
         for number in range(2)
     ]
     sampler = TeacherSampler(Recording(), reader, settings, stop=[], seed=0, cache=cache)

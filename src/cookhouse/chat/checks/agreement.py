@@ -1,4 +1,4 @@
-"""Whether a renderer writes what the chat template of its model writes."""
+"""Comparison of what a renderer writes with what the chat template of its model writes."""
 
 import re
 from collections.abc import Mapping, Sequence

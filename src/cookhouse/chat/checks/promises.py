@@ -1,4 +1,4 @@
-"""What a renderer promises, and whether it holds for a conversation."""
+"""Promises of a renderer, each checked on a conversation."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from cookhouse.errors import InputError
 _SHOWN = 40
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """Of one promise and one conversation."""
 
     KEPT = "kept"
@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 class CheckResult:
     promise: str
     conversation: str
-    outcome: Outcome
+    outcome: CheckOutcome
     detail: str = ""
     """Where it breaks, or why it is refused."""
 
@@ -46,14 +46,14 @@ def check_renderer(renderer: Renderer, conversations: Mapping[str, Sequence[Mess
     ]
 
 
-def _check(promise: str, conversation: str, check: Callable[[], str | Outcome | None]) -> CheckResult:
+def _check(promise: str, conversation: str, check: Callable[[], str | CheckOutcome | None]) -> CheckResult:
     try:
         found = check()
     except InputError as error:
-        return CheckResult(promise=promise, conversation=conversation, outcome=Outcome.REFUSED, detail=str(error))
-    if found is None or isinstance(found, Outcome):
-        return CheckResult(promise=promise, conversation=conversation, outcome=found or Outcome.KEPT)
-    outcome = Outcome.DIFFERS if promise == TEMPLATE else Outcome.BROKEN
+        return CheckResult(promise=promise, conversation=conversation, outcome=CheckOutcome.REFUSED, detail=str(error))
+    if found is None or isinstance(found, CheckOutcome):
+        return CheckResult(promise=promise, conversation=conversation, outcome=found or CheckOutcome.KEPT)
+    outcome = CheckOutcome.DIFFERS if promise == TEMPLATE else CheckOutcome.BROKEN
     return CheckResult(promise=promise, conversation=conversation, outcome=outcome, detail=found)
 
 
@@ -94,10 +94,10 @@ def _stop(renderer: Renderer, messages: Sequence[Message]) -> str | None:
     return None
 
 
-def _extension(renderer: Renderer, messages: Sequence[Message]) -> str | Outcome | None:
+def _extension(renderer: Renderer, messages: Sequence[Message]) -> str | CheckOutcome | None:
     """Where a renderer says so, each prompt begins with all of the turns before it."""
     if not renderer.has_extension_property:
-        return Outcome.UNKNOWN
+        return CheckOutcome.UNKNOWN
     whole = renderer.build_supervised_example(messages, TrainOnWhat.LAST_ASSISTANT_MESSAGE)[0].to_ints()
     for index in _answers(messages):
         prompt = renderer.build_generation_prompt(messages[:index]).to_ints()
@@ -118,11 +118,11 @@ def _no_forgery(renderer: Renderer, messages: Sequence[Message]) -> str | None:
     return None if counts[0] == counts[1] else f"{len(counts[0])} marks in place of {len(counts[1])}"
 
 
-def _template(renderer: Renderer, messages: Sequence[Message]) -> str | Outcome | None:
+def _template(renderer: Renderer, messages: Sequence[Message]) -> str | CheckOutcome | None:
     """The tokens are those of the model's own chat template."""
     tokenizer = renderer.encoder.tokenizer
     if not getattr(tokenizer, "chat_template", None):
-        return Outcome.UNKNOWN
+        return CheckOutcome.UNKNOWN
     template = ChatTemplate(tokenizer, {})
     text = template.render(messages)
     written = renderer.build_supervised_example(messages, TrainOnWhat.LAST_ASSISTANT_MESSAGE)[0].to_ints()
@@ -134,7 +134,7 @@ def _template(renderer: Renderer, messages: Sequence[Message]) -> str | Outcome 
 
 
 TEMPLATE = "template"
-_PROMISES: Mapping[str, Callable[[Renderer, Sequence[Message]], str | Outcome | None]] = {
+_PROMISES: Mapping[str, Callable[[Renderer, Sequence[Message]], str | CheckOutcome | None]] = {
     "prefix": _prefix,
     "round trip": _round_trip,
     "extension": _extension,

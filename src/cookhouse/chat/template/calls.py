@@ -1,4 +1,4 @@
-"""How a chat template writes calls, learned from what it makes of one and of two, and how they are read."""
+"""Tool calls of a chat template: how it writes them, learned from what it makes of one and of two, and reading them."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -40,7 +40,7 @@ class CallFrame:
     closing: str
     """After the last call, white space at the ends excepted."""
     marks: tuple[str, ...]
-    """What tells that calls begin."""
+    """The mark at which calls begin."""
 
     def read(self, text: str) -> tuple[str, list[ToolCall], list[UnparsedToolCall]]:
         starts = [at for mark in self.marks if (at := text.find(mark)) >= 0]

@@ -52,7 +52,7 @@ _TALKS: Sequence[list[Message]] = (
 
 class ChatTemplate:
     """Renders messages to text. `variables` are set in the template, such as `enable_thinking`. A template that asks
-    for the time is told `CURRENT_DATE`.
+    for the time is given `CURRENT_DATE`.
 
     Raises:
         InputError: the tokenizer has no chat template, or several and no `default`.
@@ -70,7 +70,7 @@ class ChatTemplate:
         self.names = _any_of(names)
         """Matches the name of a mark: of a token that is special, or that the template writes."""
         self.written = self._written()
-        """The tokens that the template writes, as far as its text and some conversations tell."""
+        """The tokens that the template writes, as far as its text and some conversations show."""
         marks = self.written | special_names(tokenizer)
         self.names = _any_of([name for name in names if name in marks])
 

@@ -1,4 +1,4 @@
-"""How an answer ends in what a chat template writes."""
+"""Endings of an answer in what a chat template writes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Ending:
 
 
 def learn_ending(template: ChatTemplate, eos: str | None) -> Ending:
-    """Raises `InputError` where nothing that can be told from text ends an answer."""
+    """Raises `InputError` where nothing that differs from text ends an answer."""
     whole = template.render([ASKED, ANSWERED])
     longer = template.render([ASKED, ANSWERED, ASKED_AGAIN])
     for text, word in ((whole, ANSWER), (longer, ANSWER), (longer, LATER_USER)):

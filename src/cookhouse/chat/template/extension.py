@@ -1,4 +1,4 @@
-"""Whether a chat template leaves what it wrote of a turn as it is in the turns after it."""
+"""Check that a chat template leaves what it wrote of a turn as it is in the turns after it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ _SYSTEM: Message = {"role": "system", "content": "s"}
 def extends(
     template: ChatTemplate, start: AnswerStart, *, thinks: bool, writes_calls: bool, declares_tools: bool
 ) -> bool:
-    """Whether no turn changes what was written before it, as far as a few conversations tell."""
+    """Whether no turn changes what was written before it, as far as a few conversations show."""
     thought: Any = [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "a"}]
     answer: Message = {"role": "assistant", "content": thought if thinks else "a"}
     talks: list[list[Message]] = [[_USER, answer, _USER, answer], [_USER, _PLAIN, _USER, _PLAIN]]

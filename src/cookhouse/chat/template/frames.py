@@ -1,5 +1,5 @@
-"""What a chat template writes around the parts of an answer, learned from what it makes of a few conversations. All
-texts here are guarded, as `ChatTemplate` has them.
+"""Text that a chat template writes around the parts of an answer, learned from what it makes of a few conversations.
+All texts here are guarded, as `ChatTemplate` has them.
 """
 
 import re

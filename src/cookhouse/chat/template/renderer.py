@@ -18,7 +18,7 @@ from cookhouse.chat.template.frames import (
     learn_user_header,
 )
 from cookhouse.chat.template.sources import has_tool_template
-from cookhouse.chat.template.spans import Span, SpanFinder, TurnFormat
+from cookhouse.chat.template.spans import MessageSpan, SpanFinder, TurnFormat
 from cookhouse.chat.tool_calls import read_json
 from cookhouse.errors import InputError
 
@@ -30,7 +30,7 @@ class TemplateRenderer(Renderer):
     """`template`: what the model's chat template writes, for models whose family has no renderer of its own.
 
     An answer begins where the prompt for it ends, and that is what the template gives for the messages before it; where
-    it knows no prompts, its `{% generation %}` marks or its own header tell where. Each answer is checked as it is
+    it knows no prompts, its `{% generation %}` marks or its own header show where. Each answer is checked as it is
     rendered: that it begins with its prompt, and that it can be read back. What the template makes impossible is
     refused with the place. Renders a conversation many times over, so a family's own renderer is faster.
 
@@ -250,7 +250,7 @@ class TemplateRenderer(Renderer):
         spans = finder.find(messages, places, openings)
         return [self._layout_one(text, span, message) for span, message in zip(spans, messages, strict=True)]
 
-    def _layout_one(self, text: str, span: Span, message: Message) -> MessageLayout:
+    def _layout_one(self, text: str, span: MessageSpan, message: Message) -> MessageLayout:
         said = span.said
         if message["role"] == "assistant" and split_thinking(message)[0] is None and self._is_empty_block:
             said += len(self._empty) if text.startswith(self._empty, said) else 0

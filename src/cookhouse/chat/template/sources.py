@@ -1,4 +1,4 @@
-"""Which chat template of a tokenizer is used, and what it is told of the day."""
+"""Choice of a tokenizer's chat template, and the date that is passed to it."""
 
 import json
 import re

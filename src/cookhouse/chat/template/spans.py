@@ -1,4 +1,4 @@
-"""Where in what a chat template wrote each message stands: its header, and what its role says."""
+"""Spans of each message in what a chat template wrote: its header, and what its role says."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class TurnFormat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class MessageSpan:
     """Of one message: the header is `text[start:said]`, the output `text[said:end]`."""
 
     start: int
@@ -46,7 +46,7 @@ class SpanFinder:
 
     def find(
         self, messages: Sequence[Message], places: Sequence[Place | None], openings: Sequence[int | None]
-    ) -> list[Span]:
+    ) -> list[MessageSpan]:
         """The spans of all messages, which follow each other without a gap; what stands behind the end mark of the
         last is in none. A message that the template moves behind a later one has an empty span: its text is in that of
         the message that it is moved into.
@@ -57,11 +57,11 @@ class SpanFinder:
         starts = [len(self.text) if place is None else place[0] for place in places]
         kept = [i for i, place in enumerate(places) if place is None or place[0] <= min(starts[i:])]
         found = dict(zip(kept, self._in_order(messages, places, openings, kept), strict=True))
-        spans: list[Span] = []
+        spans: list[MessageSpan] = []
         for index in range(len(messages)):
             if index not in found:
                 end = spans[-1].end if spans else found[kept[0]].start
-                found[index] = Span(start=end, said=end, end=end)
+                found[index] = MessageSpan(start=end, said=end, end=end)
             spans.append(found[index])
         return spans
 
@@ -71,9 +71,9 @@ class SpanFinder:
         places: Sequence[Place | None],
         openings: Sequence[int | None],
         kept: Sequence[int],
-    ) -> list[Span]:
+    ) -> list[MessageSpan]:
         """The spans of those messages that are kept, which stand one after the other."""
-        spans: list[Span] = []
+        spans: list[MessageSpan] = []
         start = len(self.turns.begin) if self.text.startswith(self.turns.begin) else 0
         before = start
         for number, index in enumerate(kept):
@@ -83,7 +83,7 @@ class SpanFinder:
                 start = max(self._boundary(messages[kept[number - 1]], before, found), spans[-1].said)
                 spans[-1] = replace(spans[-1], end=start)
             said = self._said(message, index, start, found) if opening is None else opening
-            spans.append(Span(start=start, said=said, end=said))
+            spans.append(MessageSpan(start=start, said=said, end=said))
             before = said if place is None else max(said, self._stopped(message, place))
         ends = [before + mark.end() for mark in self._marks(before, None) if mark[0] in self.turns.ends]
         return [*spans[:-1], replace(spans[-1], end=ends[-1] if ends else len(self.text))]

@@ -9,9 +9,10 @@ from cookhouse.cli.summary import print_sweep
 from cookhouse.cli.tables import side_by_side
 from cookhouse.errors import InputError, printable
 from cookhouse.report import Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
-from cookhouse.runs import RunStatus, find_runs, is_sweep, read_history, read_record, read_result, read_sweep
+from cookhouse.runs import RunStatus, find_runs, read_history, read_record, read_result
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
 from cookhouse.runs.reading.settings import has_origins, recorded_settings
+from cookhouse.sweeps.record import is_sweep, read_sweep
 from cookhouse.telemetry import find_metric, last_step_of, make_console, say, say_command, say_fact
 
 _LABEL_CELLS = 12

@@ -1,4 +1,4 @@
-"""How much of a data set the first steps of a run train on: whole passes over it, and the batches of a part of one."""
+"""Counts of what the first steps of a run train on: whole passes over a data set, and the batches of a part of one."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,1 +1,1 @@
-"""What rows say: conversations, preferences, comparisons and prompts, in the shapes that people have them in."""
+"""Reading rows: conversations, preferences, comparisons and prompts, in the shapes that people have them in."""

@@ -1,4 +1,4 @@
-"""Which prompts are held out where no test set is given: a prompt with all of its rows, so that none of these is lost
+"""Choice of held-out prompts where no test set is given: a prompt with all of its rows, so that none of these is lost
 to training and none is trained on while it is asked about.
 """
 
@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Prompted)
 
 
 def prompt_key(prompt: list[Message]) -> str:
-    """What tells prompts apart."""
+    """The key of a prompt."""
     return json.dumps(prompt, sort_keys=True)
 
 

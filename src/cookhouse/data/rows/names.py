@@ -1,4 +1,4 @@
-"""What columns of other names seem to be."""
+"""Guesses at columns of other names."""
 
 import re
 from collections.abc import Mapping, Sequence

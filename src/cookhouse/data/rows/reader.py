@@ -1,4 +1,4 @@
-"""What one row says, read alike in rows of all kinds: its messages, and what stands before them."""
+"""Reading one row, of any kind alike: its messages, and what stands before them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -65,10 +65,10 @@ class RowReader:
         if is_empty(self._row.get("tools")):
             return messages
         tools = tools_in(self._row["tools"], "tools", self._nulls)
-        told = with_tools(messages, tools)
-        if messages and messages[0].get("tools") and messages[0]["tools"] != told[0].get("tools"):
+        equipped = with_tools(messages, tools)
+        if messages and messages[0].get("tools") and messages[0]["tools"] != equipped[0].get("tools"):
             raise InputError("tools and those of the first message differ; declare them once")
-        return told
+        return equipped
 
     def _turns(self, name: str, role: str, *, has_dialog: bool) -> list[Any]:
         value = self._row[name]

@@ -1,4 +1,4 @@
-"""What is trained on and may not be meant: counted, and told in a sentence each with the first row as an example."""
+"""Remarks on what is trained on and may not be meant: counted, a sentence each with the first row as an example."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -89,7 +89,7 @@ def _answers(messages: Sequence[Message]) -> list[str]:
 def _trained(messages: Sequence[Message], train_on_what: TrainOnWhat) -> Sequence[bool]:
     try:
         return trained_messages(messages, train_on_what)
-    except InputError:  # a bad row, which is told where it is rendered
+    except InputError:  # a bad row, which is reported where it is rendered
         return [False] * len(messages)
 
 

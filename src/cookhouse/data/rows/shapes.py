@@ -155,11 +155,11 @@ def check_columns(columns: Sequence[str] | None, name: str) -> None:
 
 
 def _messages(row: Mapping[str, Any], reader: RowReader) -> list[Message]:
-    told = [name for name in _LISTS if not is_empty(row.get(name))]
+    listed = [name for name in _LISTS if not is_empty(row.get(name))]
     asking = _asking_something(row)
     present = [name for name in _LISTS if name in row]
-    if told or (present and not asking):
-        return reader.listed([*told, *present][0])
+    if listed or (present and not asking):
+        return reader.listed([*listed, *present][0])
     if pairs := [*asking, *_asking(row)]:
         question, answer = pairs[0]
         return [*reader.asked(question), *reader.said(answer, "assistant")]

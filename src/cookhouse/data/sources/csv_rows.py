@@ -50,7 +50,7 @@ class CsvRows:
         self._counts = counts
         self.block_rows = np.array(counts, dtype=np.int64)
         self._header = self._read_header()
-        # pandas writes the index of a table so, unless it is told not to.
+        # pandas writes the index of a table so, by default.
         self._first_cell = int(len(self._header) > 1 and not self._header[0].strip())
         self.columns: Sequence[str] = self._header[self._first_cell :]
         self._check_header()

@@ -1,4 +1,4 @@
-"""Formats of files that are not read, told by how they begin."""
+"""Formats of files that are not read, recognized by how they begin."""
 
 from pathlib import Path
 

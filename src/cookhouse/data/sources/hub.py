@@ -140,7 +140,7 @@ def _answering(name: str) -> Iterator[None]:
         try:
             HfApi(endpoint=config.HF_ENDPOINT).dataset_info(name, timeout=_TIMEOUT_SECONDS)
         except (HfHubHTTPError, HFValidationError):
-            pass  # it is there: what it says of the set is told where that is opened
+            pass  # it is there: what it says of the set is reported where that is opened
         except Exception as error:  # transport errors have no common class across versions of the hub's client
             _log.warning("the hub cannot be reached (%s): %s is looked for on disk", error, name)
             constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = True

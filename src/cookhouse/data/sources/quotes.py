@@ -1,4 +1,4 @@
-"""Whether the quotes of a CSV file can be read in one way alone."""
+"""Check that the quotes of a CSV file can be read in one way alone."""
 
 from collections.abc import Sequence
 

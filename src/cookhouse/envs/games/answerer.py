@@ -1,4 +1,4 @@
-"""Who answers in a game of twenty questions: a second model, or rules about numbers."""
+"""Answerers of a game of twenty questions: a second model, or rules about numbers."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Reply:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-class Answerer(Protocol):
+class GameAnswerer(Protocol):
     """Knows the secret and answers questions about it."""
 
     async def __call__(self, secret: str, question: str) -> Reply:
@@ -54,7 +54,7 @@ class ModelAnswerer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompleterAnswerer:
+class CompleterGameAnswerer:
     """As `ModelAnswerer`, by a completer of messages: nobody says whether its answers end by themselves."""
 
     completer: MessageCompleter

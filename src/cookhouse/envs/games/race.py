@@ -36,7 +36,7 @@ class RaceGame:
         return f"Which number do you say: {', '.join(others)} or {last}?" if others else f"Do you say {last}?"
 
     def say(self, text: str) -> bool:
-        """Move by what the player says, and tell whether it was allowed."""
+        """Move by what the player says, and return whether it was allowed."""
         number = text.strip().rstrip(".!")
         is_allowed = number in map(str, self.allowed)
         if is_allowed:

@@ -50,7 +50,7 @@ class Race:
         return RaceGame(total=self.start, target=self.target, max_add=self.max_add, to_move=opener)
 
 
-class Table:
+class GameTable:
     """Two games between two players. With a bot, player 1 is the bot and moves at once."""
 
     def __init__(self, race: Race, bot: Bot | None = None, seed: str = "") -> None:
@@ -96,7 +96,7 @@ class Table:
 class RacePlayerEnv:
     """One player of a table. All reward is the group's: +1 for each game won and −1 for each lost, halved."""
 
-    def __init__(self, table: Table, player: int, prompting: Prompting) -> None:
+    def __init__(self, table: GameTable, player: int, prompting: Prompting) -> None:
         self.player = player
         self._table = table
         self._index = player  # each opens the game of its own number
@@ -151,11 +151,12 @@ class RaceGroupBuilder:
 
     async def make_envs(self) -> Sequence[Env]:
         if self.bot is None:
-            tables = [Table(self.race) for _ in range(self.group_size // 2)]
+            tables = [GameTable(self.race) for _ in range(self.group_size // 2)]
             return [RacePlayerEnv(table, player, self.prompting) for table in tables for player in (0, 1)]
         bot = BOTS[self.bot]
         return [
-            RacePlayerEnv(Table(self.race, bot, f"{self.race} {i}"), 0, self.prompting) for i in range(self.group_size)
+            RacePlayerEnv(GameTable(self.race, bot, f"{self.race} {i}"), 0, self.prompting)
+            for i in range(self.group_size)
         ]
 
     def coupled_members(self) -> Sequence[Sequence[int]]:

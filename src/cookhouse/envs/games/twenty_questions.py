@@ -15,7 +15,7 @@ import chz
 
 from cookhouse.chat import Message, text_of
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
-from cookhouse.envs.games.answerer import Answerer, CompleterAnswerer, ModelAnswerer, NumberAnswerer
+from cookhouse.envs.games.answerer import CompleterGameAnswerer, GameAnswerer, ModelAnswerer, NumberAnswerer
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.rows import read_problems, text_field
@@ -62,7 +62,7 @@ class Secret:
     candidates: Sequence[str] = ()
 
     def opening(self, max_turns: int) -> str:
-        """What the model is told first."""
+        """The first message to the model."""
         if not self.candidates:
             return _OPENING.format(max_turns=max_turns)
         return _which(self.candidates)
@@ -84,7 +84,9 @@ class TwentyQuestionsEnv:
     Where there are candidates, every answer names those that are left.
     """
 
-    def __init__(self, secret: Secret, answerer: Answerer, prompting: Prompting, *, max_turns: int = MAX_TURNS) -> None:
+    def __init__(
+        self, secret: Secret, answerer: GameAnswerer, prompting: Prompting, *, max_turns: int = MAX_TURNS
+    ) -> None:
         self.secret = secret
         self._answerer = answerer
         self._messages = prompting.ask(secret.opening(max_turns))
@@ -107,8 +109,8 @@ class TwentyQuestionsEnv:
         reply = await self._answerer(self.secret.word, said)
         answer = reply.text
         self._candidates = [word for word in self._candidates if await self._is_possible(word, said, answer)]
-        told = f"{answer} {_which(self._candidates)}" if self._candidates else answer
-        self._messages = [*self._messages, message, {"role": "user", "content": told}]
+        content = f"{answer} {_which(self._candidates)}" if self._candidates else answer
+        self._messages = [*self._messages, message, {"role": "user", "content": content}]
         return MessageStepResult(
             reward=0.0,
             episode_done=False,
@@ -152,7 +154,7 @@ class TwentyQuestionsConfig(EnvConfig):
             raise InputError(f"num_turns is {self.num_turns}; it must be at least 1")
         if self.answerer_model is None:
             train, test = number_games(self.num_candidates, self.seed)
-            answerer: Answerer = NumberAnswerer()
+            answerer: GameAnswerer = NumberAnswerer()
         else:
             train, test = self._word_games()
             answerer = await self._model_answerer(self.answerer_model, open_sampler)
@@ -161,7 +163,7 @@ class TwentyQuestionsConfig(EnvConfig):
             self.test_set(test, partial(self._group, answerer, 1)),
         )
 
-    def _group(self, answerer: Answerer, group_size: int, secret: Secret) -> EnvFactoryGroupBuilder:
+    def _group(self, answerer: GameAnswerer, group_size: int, secret: Secret) -> EnvFactoryGroupBuilder:
         make_env = partial(_make_env, secret, answerer, self.prompting, self.num_turns)
         return EnvFactoryGroupBuilder(make_env=make_env, group_size=group_size, tags=("twenty_questions",))
 
@@ -175,7 +177,7 @@ class TwentyQuestionsConfig(EnvConfig):
         test = secrets[_TEST_PERIOD - 1 :: _TEST_PERIOD] or secrets[-1:]
         return [secret for secret in secrets if secret not in test], test
 
-    async def _model_answerer(self, model: str, open_sampler: OpenSampler | None) -> Answerer:
+    async def _model_answerer(self, model: str, open_sampler: OpenSampler | None) -> GameAnswerer:
         if open_sampler is None:
             raise InputError(f"answerer_model is {model!r}, and there is no service to sample from it")
         spec = SecondModelSpec(
@@ -189,7 +191,7 @@ class TwentyQuestionsConfig(EnvConfig):
         )
         given = spec.completer_of(open_sampler)
         if given is not None:
-            return CompleterAnswerer(completer=given)
+            return CompleterGameAnswerer(completer=given)
         completer, renderer = await spec.open(open_sampler)
         return ModelAnswerer(completer=completer, renderer=renderer)
 
@@ -207,6 +209,6 @@ def number_games(num_candidates: int, seed: int) -> tuple[list[Secret], list[Sec
     return secrets[: _NUM_GAMES[0]], secrets[_NUM_GAMES[0] :]
 
 
-def _make_env(secret: Secret, answerer: Answerer, prompting: Prompting, max_turns: int) -> EnvFromMessageEnv:
+def _make_env(secret: Secret, answerer: GameAnswerer, prompting: Prompting, max_turns: int) -> EnvFromMessageEnv:
     env = TwentyQuestionsEnv(secret, answerer, prompting, max_turns=max_turns)
     return EnvFromMessageEnv(env, prompting.renderer)

@@ -20,7 +20,7 @@ import chz
 
 from cookhouse.chat import Message, text_of
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
-from cookhouse.envs.libraries.verifiers_client import Turn, make_client
+from cookhouse.envs.libraries.verifiers_client import MessageExchange, make_client
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder
 from cookhouse.envs.prompting import Prompting
 from cookhouse.errors import InputError, ServiceError
@@ -68,7 +68,7 @@ class VerifiersEnv:
         self._environment = environment
         self._row = row
         self._model_name = model_name
-        self._turn = Turn()
+        self._turn = MessageExchange()
         self._rollout: asyncio.Task[Mapping[str, Any]] | None = None
 
     async def initial_observation(self) -> Sequence[Message]:

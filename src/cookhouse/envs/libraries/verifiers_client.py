@@ -9,7 +9,7 @@ from typing import Any, cast
 from cookhouse.chat import Message, parse_messages, text_of, with_tools
 
 
-class Turn:
+class MessageExchange:
     """Passes one conversation and one message at a time between the library's rollout and ours."""
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Turn:
         self._answered.put_nowait(message)
 
 
-def make_client(turn: Turn) -> Any:
+def make_client(turn: MessageExchange) -> Any:
     """A `verifiers` client over a turn. Its class is made here, since the library is loaded only where it is used."""
     from verifiers.clients import Client
     from verifiers.types import Response, ResponseMessage, ToolCall
 
     class PolicyClient(Client):  # type: ignore[misc]
-        def setup_client(self, config: Any) -> Turn:
+        def setup_client(self, config: Any) -> MessageExchange:
             raise NotImplementedError(f"the model that is trained is no endpoint: {config}")
 
         async def to_native_tool(self, tool: Any) -> dict[str, Any]:

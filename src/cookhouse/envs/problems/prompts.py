@@ -66,10 +66,10 @@ class PromptEnv(ProblemEnv):
 
 
 def _asked(row: PromptRow, prompting: Prompting) -> list[Message]:
-    told = prompting.system_prompt
-    if not told or row.prompt[0]["role"] == "system":
+    system_prompt = prompting.system_prompt
+    if not system_prompt or row.prompt[0]["role"] == "system":
         return row.prompt
-    return [{"role": "system", "content": told}, *row.prompt]
+    return [{"role": "system", "content": system_prompt}, *row.prompt]
 
 
 def _said(row: PromptRow, answer: str, prompting: Prompting) -> str:

@@ -1,4 +1,4 @@
-"""Who answers a benchmark: weights that a client samples from, or a completer of messages."""
+"""Answerers of a benchmark: weights that a client samples from, or a completer of messages."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ from cookhouse.sampling_client import SamplingClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
+class AnswerSampling:
     """How answers are sampled, or of which choices they are the likeliest."""
 
     num_samples: int = 1
@@ -29,7 +29,7 @@ class Draw:
 class Answerer(Protocol):
     """Answers what it is asked."""
 
-    async def __call__(self, messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+    async def __call__(self, messages: Sequence[Message], draw: AnswerSampling) -> Sequence[SampledAnswer]:
         """`draw.num_samples` answers, those that failed among them with their errors.
 
         Raises:
@@ -49,7 +49,7 @@ class SamplingAnswerer:
         self.renderer = renderer
         self.context_tokens = context_tokens
 
-    async def __call__(self, messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+    async def __call__(self, messages: Sequence[Message], draw: AnswerSampling) -> Sequence[SampledAnswer]:
         if draw.choices:
             return [await self._choose(messages, draw.choices)] * draw.num_samples
         try:
@@ -106,7 +106,7 @@ class CompleterAnswerer:
     def __init__(self, completer: MessageCompleter) -> None:
         self.completer = completer
 
-    async def __call__(self, messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+    async def __call__(self, messages: Sequence[Message], draw: AnswerSampling) -> Sequence[SampledAnswer]:
         refuse_choices(draw, "a completer")
         return [await self._ask(messages) for _ in range(draw.num_samples)]
 
@@ -119,12 +119,12 @@ class CompleterAnswerer:
             return SampledAnswer(error=f"{type(error).__name__}: {error}")
 
 
-def refuse_choices(draw: Draw, who: str) -> None:
+def refuse_choices(draw: AnswerSampling, who: str) -> None:
     """Raise `InputError` if choices would have to be scored by what gives texts alone."""
     if draw.choices:
         raise InputError(f"{who} gives texts, and a benchmark of choices needs their logprobs; evaluate weights")
 
 
-def failed(reason: str, draw: Draw) -> list[SampledAnswer]:
+def failed(reason: str, draw: AnswerSampling) -> list[SampledAnswer]:
     """No answers, for a reason."""
     return [SampledAnswer(error=reason)] * draw.num_samples

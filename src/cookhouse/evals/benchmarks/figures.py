@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A mean over `n` items; what cannot be told is None."""
+    """A mean over `n` items; what is not known is None."""
 
     mean: float | None
     stderr: float | None

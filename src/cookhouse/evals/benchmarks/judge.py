@@ -1,4 +1,4 @@
-"""Who says whether an answer is as good as the expected one, where no rule can."""
+"""The judge of whether an answer is as good as the expected one, where no rule can decide."""
 
 import logging
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Judge:
 
     async def __call__(self, messages: Sequence[Message], answer: str, expected: str) -> Grade:
         """`correct` is the probability that the answer wins or draws. A judge that says neither A, B nor Tie leaves the
-        answer not well formed, which is told. Raises `ServiceError` as the model.
+        answer not well formed, which is reported. Raises `ServiceError` as the model.
         """
         assert self.model is not None
         try:

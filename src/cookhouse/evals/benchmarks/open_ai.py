@@ -9,7 +9,7 @@ import httpx
 
 from cookhouse.chat import Message, text_of
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.evals.benchmarks.answerers import Draw, failed, refuse_choices
+from cookhouse.evals.benchmarks.answerers import AnswerSampling, failed, refuse_choices
 from cookhouse.evals.benchmarks.attempts import SampledAnswer
 
 _ATTEMPTS = 5
@@ -55,7 +55,7 @@ class OpenAIAnswerer:
         """Close its connections."""
         await self._client.aclose()
 
-    async def __call__(self, messages: Sequence[Message], draw: Draw) -> Sequence[SampledAnswer]:
+    async def __call__(self, messages: Sequence[Message], draw: AnswerSampling) -> Sequence[SampledAnswer]:
         refuse_choices(draw, self._url)
         body = {
             "model": self._model,
@@ -95,7 +95,7 @@ class OpenAIAnswerer:
             await asyncio.sleep(self._pause_seconds * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
-    def _answers(self, response: httpx.Response, draw: Draw) -> list[SampledAnswer]:
+    def _answers(self, response: httpx.Response, draw: AnswerSampling) -> list[SampledAnswer]:
         try:
             if len(response.content) > _MAX_BODY_BYTES:
                 raise ValueError(f"the answer has more than {_MAX_BODY_BYTES >> 20} MiB")
@@ -114,7 +114,7 @@ class CompletedBy:
 
     async def __call__(self, messages: Sequence[Message]) -> Message:
         """Raises `ServiceError` where there is no answer."""
-        [answer] = await self._answerer(messages, Draw(max_tokens=_SHORT_TOKENS, temperature=0.0, seed=0))
+        [answer] = await self._answerer(messages, AnswerSampling(max_tokens=_SHORT_TOKENS, temperature=0.0, seed=0))
         if answer.error is not None:
             raise ServiceError(f"the judge gave no answer: {answer.error}")
         return {"role": "assistant", "content": answer.text}

@@ -13,7 +13,7 @@ K = TypeVar("K")
 @dataclass(frozen=True, kw_only=True)
 class PairedDifference:
     """Mean of `second - first` over the items that both have, with its standard error and its 95 % interval, by the
-    normal distribution; what cannot be told is None.
+    normal distribution; what is not known is None.
     """
 
     mean: float | None
@@ -22,7 +22,7 @@ class PairedDifference:
 
     @classmethod
     def of(cls, first: Mapping[K, float], second: Mapping[K, float]) -> "PairedDifference":
-        """Of a value for each item, by what tells items apart. The standard error is that of the mean of the
+        """Of a value for each item, by what identifies items. The standard error is that of the mean of the
         differences, one for each item.
         """
         values = [value - first[item] for item, value in second.items() if item in first]

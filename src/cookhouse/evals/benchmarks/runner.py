@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cookhouse.chat import Message
-from cookhouse.evals.benchmarks.answerers import Answerer, Draw
+from cookhouse.evals.benchmarks.answerers import Answerer, AnswerSampling
 from cookhouse.evals.benchmarks.attempts import AttemptLog, Grade, SampledAnswer
 from cookhouse.evals.benchmarks.benchmark import BenchmarkItem
 from cookhouse.evals.benchmarks.loading import LoadedBenchmark
@@ -28,9 +28,9 @@ class AnswerOptions:
     max_concurrent: int = 64
     """Items being answered or graded at a time."""
 
-    def draw(self, loaded: LoadedBenchmark, place: int) -> Draw:
+    def draw(self, loaded: LoadedBenchmark, place: int) -> AnswerSampling:
         """How an item is answered: the same for the same seed, whatever else is asked."""
-        return Draw(
+        return AnswerSampling(
             num_samples=self.num_samples,
             max_tokens=self.max_tokens or loaded.benchmark.max_tokens,
             temperature=self.temperature,

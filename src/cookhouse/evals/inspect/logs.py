@@ -1,4 +1,4 @@
-"""What a finished log of Inspect AI says: its figures, and each sample as an attempt like those at a benchmark."""
+"""Reading a finished log of Inspect AI: its figures, and each sample as an attempt like those at a benchmark."""
 
 import math
 import re

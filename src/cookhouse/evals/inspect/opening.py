@@ -1,4 +1,4 @@
-"""What answers an evaluation, as a model that Inspect AI finds by its name, also when it goes on with a log."""
+"""Models that answer an evaluation, found by Inspect AI by name, also when it continues a log."""
 
 import asyncio
 import os

@@ -85,7 +85,7 @@ def _is_told_apart(ours: Any, theirs: Any) -> bool:
         return bool(abs(left - right).evalf() > _ROUNDING * max(abs(left).evalf(), abs(right).evalf()))
     try:
         return bool((left - right).evalf(5, maxn=_DIGITS, strict=True) != 0)
-    except PrecisionExhausted:  # zero, as far as can be told
+    except PrecisionExhausted:  # zero, as far as is known
         return False
 
 

@@ -5,8 +5,8 @@ from cookhouse.grading.sandbox.local import LocalSandbox, default_sandbox
 from cookhouse.grading.sandbox.modal import ModalSandbox
 from cookhouse.grading.sandbox.sandbox import (
     Execution,
+    ExecutionOutcome,
     Limits,
-    Outcome,
     PairingSandbox,
     Program,
     Sandbox,
@@ -16,12 +16,12 @@ from cookhouse.grading.sandbox.sandbox_fusion import SandboxFusion
 
 __all__ = [
     "Execution",
+    "ExecutionOutcome",
     "Isolation",
     "IsolationMethod",
     "Limits",
     "LocalSandbox",
     "ModalSandbox",
-    "Outcome",
     "PairingSandbox",
     "Program",
     "Sandbox",

@@ -1,4 +1,4 @@
-"""How well a local sandbox isolates: found out by trying, best first, and said in words."""
+"""Levels of isolation of a local sandbox: found by trying, best first, and named in words."""
 
 import dataclasses
 import enum

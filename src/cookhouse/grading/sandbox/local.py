@@ -15,13 +15,13 @@ from typing import Generic, TypeVar
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.grading.sandbox.isolation import Isolation, IsolationMethod, check_weak_isolation, possible_methods
-from cookhouse.grading.sandbox.sandbox import Execution, Limits, Outcome, Program
+from cookhouse.grading.sandbox.sandbox import Execution, ExecutionOutcome, Limits, Program
 from cookhouse.grading.sandbox.warm_worker import WarmWorker, WorkerEndedError
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _MAX_DEFAULT_WORKERS = 32
-_LOST = Execution(outcome=Outcome.KILLED, status=None, stdout=b"", stderr=b"", seconds=0.0)
+_LOST = Execution(outcome=ExecutionOutcome.KILLED, status=None, stdout=b"", stderr=b"", seconds=0.0)
 
 
 class LocalSandbox:
@@ -238,5 +238,5 @@ def _num_cores() -> int:
 
 @functools.cache
 def default_sandbox() -> LocalSandbox:
-    """The sandbox that grading uses unless told otherwise: one for the process, closed at its end."""
+    """The sandbox that grading uses by default: one for the process, closed at its end."""
     return LocalSandbox()

@@ -8,7 +8,7 @@ from typing import Any
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.extras import install_command
-from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program, standalone_source
+from cookhouse.grading.sandbox.sandbox import Execution, ExecutionOutcome, Program, standalone_source
 
 # The source comes first on standard input: command lines are limited to 64 KiB.
 _BOOTSTRAP = (
@@ -73,7 +73,7 @@ class ModalSandbox:
         finally:
             await container.terminate.aio()
         return Execution(
-            outcome=Outcome.OUTPUT if is_truncated else _outcome(status),
+            outcome=ExecutionOutcome.OUTPUT if is_truncated else _outcome(status),
             status=None if status == _TIMED_OUT else status,
             stdout=stdout,
             stderr=stderr,
@@ -92,12 +92,12 @@ async def _read(stream: Any, max_bytes: int) -> tuple[bytes, bool]:
     return bytes(data), False
 
 
-def _outcome(status: int | None) -> Outcome:
+def _outcome(status: int | None) -> ExecutionOutcome:
     if status == _TIMED_OUT:
-        return Outcome.TIMEOUT
+        return ExecutionOutcome.TIMEOUT
     if status == 0:
-        return Outcome.OK
-    return Outcome.KILLED if status is not None and status > 128 else Outcome.NONZERO_EXIT
+        return ExecutionOutcome.OK
+    return ExecutionOutcome.KILLED if status is not None and status > 128 else ExecutionOutcome.NONZERO_EXIT
 
 
 def _import_modal() -> Any:

@@ -1,4 +1,4 @@
-"""What a sandbox is: something that runs a Python program and reports how it ended."""
+"""The interface of a sandbox: it runs a Python program and reports how it ended."""
 
 import dataclasses
 import enum
@@ -43,7 +43,7 @@ class Program:
     limits: Limits = dataclasses.field(default_factory=Limits)
 
 
-class Outcome(enum.StrEnum):
+class ExecutionOutcome(enum.StrEnum):
     """How an execution ended."""
 
     OK = "ok"  # status 0
@@ -59,7 +59,7 @@ class Outcome(enum.StrEnum):
 class Execution:
     """What came of a program. `status` is negative for a signal, None where the program was ended from outside."""
 
-    outcome: Outcome
+    outcome: ExecutionOutcome
     status: int | None
     stdout: bytes
     stderr: bytes

@@ -10,14 +10,16 @@ import urllib.request
 from typing import Any
 
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program, standalone_source
+from cookhouse.grading.sandbox.sandbox import Execution, ExecutionOutcome, Program, standalone_source
 
 _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 0.5  # doubled after each further failure
 _GRACE_SECONDS = 30.0  # beyond a run's own limit: the server may let it wait
 _ESCAPED_BYTES = 6  # of one byte in JSON, at most
 _OTHER_BYTES = 1 << 16  # of an answer, beside the two streams
-_TOO_LONG = Execution(outcome=Outcome.OUTPUT, status=None, stdout=b"", stderr=b"", seconds=0.0, is_truncated=True)
+_TOO_LONG = Execution(
+    outcome=ExecutionOutcome.OUTPUT, status=None, stdout=b"", stderr=b"", seconds=0.0, is_truncated=True
+)
 
 
 class SandboxFusion:
@@ -90,15 +92,15 @@ def _json_object(body: bytes, max_bytes: int) -> dict[str, Any] | None:
 
 def _execution(result: dict[str, Any], output_bytes: int) -> Execution:
     status = result.get("return_code")
-    outcome = Outcome.OK if status == 0 else Outcome.NONZERO_EXIT
+    outcome = ExecutionOutcome.OK if status == 0 else ExecutionOutcome.NONZERO_EXIT
     if result.get("status") == "TimeLimitExceeded":
-        outcome, status = Outcome.TIMEOUT, None
+        outcome, status = ExecutionOutcome.TIMEOUT, None
     elif isinstance(status, int) and status < 0:
-        outcome = Outcome.KILLED
+        outcome = ExecutionOutcome.KILLED
     outputs = [(result.get(name) or "").encode(errors="surrogatepass") for name in ("stdout", "stderr")]
     is_truncated = any(len(output) > output_bytes for output in outputs)
     return Execution(
-        outcome=Outcome.OUTPUT if is_truncated else outcome,
+        outcome=ExecutionOutcome.OUTPUT if is_truncated else outcome,
         status=status,
         stdout=outputs[0][:output_bytes],
         stderr=outputs[1][:output_bytes],

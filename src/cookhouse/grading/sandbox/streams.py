@@ -1,4 +1,4 @@
-"""What a program reads and writes, held by the pool: what a worker saw, later forks could find in their memory."""
+"""Input and output of a program, held by the pool: what a worker saw, later forks could find in their memory."""
 
 import os
 import select

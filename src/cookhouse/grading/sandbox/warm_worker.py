@@ -16,7 +16,7 @@ from typing import Any
 
 from cookhouse.errors import ServiceError
 from cookhouse.grading.sandbox.isolation import IsolationMethod, describe
-from cookhouse.grading.sandbox.sandbox import Execution, Outcome, Program
+from cookhouse.grading.sandbox.sandbox import Execution, ExecutionOutcome, Program
 from cookhouse.grading.sandbox.streams import Streams, holding
 from cookhouse.grading.sandbox.worker.frames import receive_frame, send_frame
 
@@ -138,17 +138,21 @@ class WarmWorker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _outcome(end: str | None, status: int, stderr: bytes) -> Outcome:
+def _outcome(end: str | None, status: int, stderr: bytes) -> ExecutionOutcome:
     if end is not None:
-        ends = {"timeout": Outcome.TIMEOUT, "memory": Outcome.MEMORY, "output": Outcome.OUTPUT}
-        return ends.get(end, Outcome.STOPPED)
+        ends = {
+            "timeout": ExecutionOutcome.TIMEOUT,
+            "memory": ExecutionOutcome.MEMORY,
+            "output": ExecutionOutcome.OUTPUT,
+        }
+        return ends.get(end, ExecutionOutcome.STOPPED)
     if status == 0:
-        return Outcome.OK
+        return ExecutionOutcome.OK
     if stderr.rstrip().rpartition(b"\n")[2].startswith(b"MemoryError"):
-        return Outcome.MEMORY
+        return ExecutionOutcome.MEMORY
     if status == -24:  # SIGXCPU
-        return Outcome.TIMEOUT
-    return Outcome.KILLED if status < 0 else Outcome.NONZERO_EXIT
+        return ExecutionOutcome.TIMEOUT
+    return ExecutionOutcome.KILLED if status < 0 else ExecutionOutcome.NONZERO_EXIT
 
 
 def bubblewrap_command(command: Sequence[str], folder: str, package: Path, disk_bytes: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which of several renderers writes what a model's own chat template writes."""
+"""Choice among several renderers of the one that writes what a model's own chat template writes."""
 
 from dataclasses import dataclass
 from functools import cache

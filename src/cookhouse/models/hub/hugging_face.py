@@ -31,7 +31,7 @@ class HuggingFaceHub:
     """A `HubClient` over `huggingface_hub`, with its cache, its environment variables (HF_TOKEN, HF_HOME, HF_ENDPOINT,
     HF_HUB_OFFLINE) and its progress bars.
 
-    `say` is told what is downloaded, and its size, before that begins; by default it is logged.
+    `say` is called with what is downloaded, and its size, before that begins; by default it is logged.
     """
 
     def __init__(

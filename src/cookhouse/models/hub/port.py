@@ -1,4 +1,4 @@
-"""What a hub client is, and what the folder of a model holds."""
+"""The port of a hub client, and the content of a model's folder."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a `step` returned, checked: everything that a user's environment says of one step."""
+"""Checking what a `step` returned: everything that a user's environment says of one step."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ MAX_RESULT_CHARS = 16384
 
 
 class ToolError(Exception):
-    """Raised in a tool: its message is told to the model. Any other exception fails the rollout."""
+    """Raised in a tool: its message is returned to the model. Any other exception fails the rollout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Tool:
     async def call(self, arguments: Mapping[str, Any] | str) -> str:
         """The result as text for the model: a string as it is, anything else as JSON.
 
-        Arguments that do not fit, and a `ToolError`, are told as text that starts with `error:`.
+        Arguments that do not fit, and a `ToolError`, are returned as text that starts with `error:`.
 
         Raises:
             Exception: any other that the function raises.

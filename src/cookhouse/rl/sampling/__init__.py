@@ -1,1 +1,1 @@
-"""What rollouts sample from: samplers, fake ones, completers over them, and seeds."""
+"""Samplers of rollouts, fake ones, completers over them, and seeds."""

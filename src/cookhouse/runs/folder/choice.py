@@ -1,4 +1,4 @@
-"""Whether a run may have its folder: make it, take another's, or go on in it; found out before anything is done."""
+"""Choice of a run's folder: make it, replace another's, or resume in it; decided before anything is written."""
 
 import json
 import logging

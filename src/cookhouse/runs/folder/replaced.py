@@ -4,7 +4,7 @@
     .replaced    all that lay there; what is beside it is of the new run
     .deleted     what is going
 
-What a killed process left is one of these, so that the next one can tell what to do (`settle_replaced`).
+What a killed process left is one of these, so that the next one knows what to do (`settle_replaced`).
 """
 
 import logging

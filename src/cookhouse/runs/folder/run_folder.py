@@ -4,7 +4,7 @@ import json
 import logging
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -51,8 +51,10 @@ class RunFolder:
     has_parent: bool
     """Whether the folder around it was there before."""
     resume: Checkpoint | None
+    write_page: Callable[[Path], object] = write_report
+    """Writes report.html into a folder."""
     run_json: RunJson = field(init=False)
-    """What run.json is told."""
+    """The sink that writes run.json."""
     _resources: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -96,7 +98,7 @@ class RunFolder:
         try:
             self.run_json.end(status, error)
             if self.metrics.exists() or find_runs(self.path):
-                write_report(self.path)
+                self.write_page(self.path)
         except InputError as problem:
             logger.warning("the end of the run is not recorded as a whole: %s", problem)
 
@@ -123,8 +125,12 @@ class RunFolder:
                 parent.rmdir()
 
 
-def open_folder(spec: FolderSpec, choice: FolderChoice) -> RunFolder:
+def open_folder(
+    spec: FolderSpec, choice: FolderChoice, write_page: Callable[[Path], object] = write_report
+) -> RunFolder:
     """Make or resume the folder of a run, or put aside what lies in it; record its config, and log to it from here on.
+
+    `write_page` writes its report.html once it ends; default: the page of one run.
 
     Raises:
         InputError: it cannot be written, a run is going on in it, or what lies in it must not be replaced.
@@ -135,7 +141,13 @@ def open_folder(spec: FolderSpec, choice: FolderChoice) -> RunFolder:
     with file_errors(spec.path):
         spec.path.mkdir(parents=True, exist_ok=True)
         lock = hold(spec.path)
-    folder = RunFolder(path=spec.path, is_new=choice is not FolderChoice.RESUME, has_parent=has_parent, resume=None)
+    folder = RunFolder(
+        path=spec.path,
+        is_new=choice is not FolderChoice.RESUME,
+        has_parent=has_parent,
+        resume=None,
+        write_page=write_page,
+    )
     folder._resources.enter_context(lock)
     try:
         with file_errors(spec.path):

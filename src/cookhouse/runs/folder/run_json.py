@@ -1,4 +1,4 @@
-"""Keeps run.json while a run is on: that a launch began, what is told of it, and how it ended."""
+"""Keeps run.json while a run is on: that a launch began, what is reported of it, and how it ended."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ class RunJson:
     """The record of a launch that is on; a sink, from which it has the number of steps, the service, warnings, notes
     from before it trained, the registered model, and what was declared of its metrics.
 
-    Whatever is told of it is on disk when the call returns, which raises `InputError` where it cannot be.
+    Whatever is reported of it is on disk when the call returns, which raises `InputError` where it cannot be.
     """
 
     def __init__(self, folder: Path, before: Sequence[Launch], launch: Launch) -> None:
@@ -54,7 +54,7 @@ class RunJson:
             self._change(lambda launch: replace(launch, total_steps=total_steps))
         if isinstance(record, Event) and record.name == events.RUN_ENGINE:
             self._change(lambda launch: replace(launch, service=record.text["engine"]))
-        is_first = self._launch.service is None  # later ones tell of its state
+        is_first = self._launch.service is None  # later ones report its state
         if isinstance(record, Event) and record.name == events.RUN_SERVICE and is_first:
             self._change(lambda launch: replace(launch, service=record.text["service"]))
         if isinstance(record, Event) and record.name == events.RUN_WARNING:
@@ -103,9 +103,10 @@ def new_launch(spec: FolderSpec, revision: str | None) -> Launch:
     )
 
 
-def record_failure(folder: Path, error: BaseException) -> None:
-    """Record why a run ended that could not tell itself, since what it ran on was gone; its page is drawn anew.
+def record_failure(folder: Path, error: BaseException, write_page: Callable[[Path], object] = write_report) -> None:
+    """Record why a run ended that could not do so itself, since what it ran on was gone; its page is written anew.
 
+    `write_page` writes it; default: the page of one run.
     What ended it matters more than whether that can be written.
     """
     try:
@@ -117,6 +118,6 @@ def record_failure(folder: Path, error: BaseException) -> None:
             return
         write_whole(folder / RUN_FILE, launches_text([*before, last.ended(RunStatus.FAILED, error)]))
         if (folder / REPORT_FILE).exists():
-            write_report(folder)
+            write_page(folder)
     except InputError as problem:
         logger.warning("the end of the run is not recorded as a whole: %s", problem)

@@ -1,4 +1,4 @@
-"""What run.json tells of a run, in words: for a terminal and for pages."""
+"""Facts of a run from run.json, in words: for a terminal and for pages."""
 
 import re
 from collections.abc import Mapping
@@ -35,8 +35,8 @@ def facts_of(history: History) -> dict[str, str]:
 def usage_text(usage: Mapping[str, float]) -> str:
     """What a service counted, in words: `1,200 tokens trained, 300 prefill, 40 sampled; 2 s of the engine`."""
     kinds = {"trained": "trained", "scored": "forward-only", "prompt": "prefill", "sampled": "sampled"}
-    told = {words: round(usage.get(f"{kind}_tokens", 0)) for kind, words in kinds.items()}
-    parts = [f"{count:,} {words}" for words, count in told.items() if count] or ["0"]
+    counts = {words: round(usage.get(f"{kind}_tokens", 0)) for kind, words in kinds.items()}
+    parts = [f"{count:,} {words}" for words, count in counts.items() if count] or ["0"]
     tokens = ", ".join([parts[0].replace(" ", " tokens ", 1) if " " in parts[0] else "0 tokens", *parts[1:]])
     engine = f"; {duration(usage['engine_seconds'])} of the engine" if "engine_seconds" in usage else ""
     return tokens + engine

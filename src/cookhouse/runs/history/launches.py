@@ -142,11 +142,11 @@ class History:
 
     @property
     def usage(self) -> Mapping[str, float] | None:
-        """Of the launches that the service told of; it tells nothing of one whose process was killed."""
-        told: Counter[str] = Counter()
+        """Of the launches that the service reported; of one whose process was killed it reports nothing."""
+        total: Counter[str] = Counter()
         for launch in self.launches:
-            told.update(launch.usage or {})
-        return dict(told) or None
+            total.update(launch.usage or {})
+        return dict(total) or None
 
     @property
     def warnings(self) -> Sequence[str]:

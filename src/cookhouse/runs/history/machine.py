@@ -1,4 +1,4 @@
-"""The machine that a run is on, as far as it can be told without loading a library."""
+"""The machine that a run is on, as far as it can be found without loading a library."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ _PACKAGES = ("tinker", "torch", "transformers")
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What of a machine tells how fast a run could be on it."""
+    """The facts of a machine that show how fast a run could be on it."""
 
     host: str
     processor: str

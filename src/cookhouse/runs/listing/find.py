@@ -40,7 +40,7 @@ class FoundRun:
     parent: str | None
     """Name of the run that it is a part of."""
     record: Mapping[str, Any]
-    """What config.json holds; empty if nobody can tell."""
+    """What config.json holds; empty if it cannot be read."""
     history: History
     problem: str | None = None
     """What of its record cannot be read."""

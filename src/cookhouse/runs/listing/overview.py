@@ -1,4 +1,4 @@
-"""What a list shows of a run, read from the ends of its files: hundreds of runs take less than a second."""
+"""Overview of a run for a list, read from the ends of its files: hundreds of runs take less than a second."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from cookhouse.errors import InputError
 from cookhouse.report import checkpoint_text
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, RunStatus, end_of
 from cookhouse.runs.listing.find import FoundRun
-from cookhouse.runs.names import METRICS_FILE, RESULT_FILE
+from cookhouse.runs.names import METRICS_FILE, RESULT_FILE, SWEEP_RECIPE
 from cookhouse.telemetry import (
     Headline,
     Metric,
@@ -27,7 +27,6 @@ from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, Checkpoi
 
 _END_BYTES = 1 << 18
 _START_BYTES = 1 << 16
-_SWEEP = "sweep"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +69,9 @@ class RunOverview:
 def overview_of(run: FoundRun) -> RunOverview:
     """What is to be said of a run by itself."""
     rows = _Rows(run.path / METRICS_FILE)
-    told = _told(run.path / RESULT_FILE)
+    summary = _summary(run.path / RESULT_FILE)
     settings = run.record.get("config", {})
-    steps, total_steps = _steps(rows, run, told)
+    steps, total_steps = _steps(rows, run, summary)
     best = None if settings.get("keep_best") is None else _best(run.path / CHECKPOINTS_FILE)
     headline = _headline(rows, run.history.declared)
     return RunOverview(
@@ -110,11 +109,11 @@ def overviews_of(runs: Sequence[FoundRun], read: Callable[[FoundRun], RunOvervie
 
     def whole(overview: RunOverview) -> Iterator[RunOverview]:
         below = [each for child in children.get(overview.name, ()) for each in whole(child)]
-        told = [each for each in below if each.headline is not None]
-        if overview.recipe is not None and overview.recipe.startswith(_SWEEP):
-            told = sorted(told, key=_goodness)
-        if overview.headline is None and told:
-            last = told[-1]
+        measured = [each for each in below if each.headline is not None]
+        if overview.recipe is not None and overview.recipe.startswith(SWEEP_RECIPE):
+            measured = sorted(measured, key=_goodness)
+        if overview.headline is None and measured:
+            last = measured[-1]
             overview = replace(
                 overview, headline=last.headline, stderr=last.stderr, best=last.best, best_text=last.best_text
             )
@@ -126,7 +125,9 @@ def overviews_of(runs: Sequence[FoundRun], read: Callable[[FoundRun], RunOvervie
 
 def _recipe(record: Mapping[str, Any]) -> str | None:
     name = _text(record.get("recipe"))
-    return f"{_SWEEP} of {record['config'].get('recipe')}" if name == _SWEEP and "config" in record else name
+    return (
+        f"{SWEEP_RECIPE} of {record['config'].get('recipe')}" if name == SWEEP_RECIPE and "config" in record else name
+    )
 
 
 def _goodness(overview: RunOverview) -> float:
@@ -183,11 +184,11 @@ def _row(line: bytes) -> dict[str, Any]:
     return metrics_row(line) or {}
 
 
-def _steps(rows: _Rows, run: FoundRun, told: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def _steps(rows: _Rows, run: FoundRun, summary: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Taken, and to take. A row of training is of a step that has been taken, another of the weights after it."""
-    if isinstance(told.get("num_steps"), int) and isinstance(told.get("total_steps"), int):
+    if isinstance(summary.get("num_steps"), int) and isinstance(summary.get("total_steps"), int):
         # What trains nothing, such as an evaluation, has none.
-        return (told["num_steps"], told["total_steps"]) if told["total_steps"] else (None, None)
+        return (summary["num_steps"], summary["total_steps"]) if summary["total_steps"] else (None, None)
     last = rows.last()
     recorded = [launch.total_steps for launch in run.history.launches if launch.total_steps is not None]
     done = last.get(keys.PROGRESS_DONE)
@@ -202,7 +203,7 @@ def _headline(rows: _Rows, own: Mapping[str, Metric]) -> Headline | None:
     return choose_headline((*rows.first, *rows.last()), rows.first, rows.last, own)
 
 
-def _told(path: Path) -> Mapping[str, Any]:
+def _summary(path: Path) -> Mapping[str, Any]:
     """The summary in result.json; empty if there is none."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:

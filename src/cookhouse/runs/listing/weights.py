@@ -1,4 +1,4 @@
-"""How a person names weights: by a run here, or by any other name that `cookhouse.weights.names` reads."""
+"""Finding weights by a name: of a run here, or any other that `cookhouse.weights.names` reads."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a model answered item by item: in an evaluation that stands alone, or at a step of a training run."""
+"""Answers of a model item by item: in an evaluation that stands alone, or at a step of a training run."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ _MAX_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class ItemText:
+class ItemQuestion:
     """What is asked."""
 
     asked: Sequence[tuple[str, str]]
@@ -55,13 +55,13 @@ class AnswerSet(Protocol):
 
     def benchmark(self, item: Any) -> str: ...
     def number(self, item: Any) -> int:
-        """What tells it from others of its benchmark."""
+        """Its identity among others of its benchmark."""
 
     def group(self, item: Any) -> str | None: ...
     def question(self, item: Any) -> Hashable:
         """What is equal where the same is asked; None where that is not known."""
 
-    def text(self, item: Any) -> ItemText | None:
+    def text(self, item: Any) -> ItemQuestion | None:
         """What is asked; None where that is not known. Raises `InputError` where it cannot be read."""
 
     def answers(self, item: Any) -> Sequence[ItemAnswer]:
@@ -91,15 +91,15 @@ class AttemptAnswers:
         asked = self._index.questions.get(item)
         return None if asked is None else asked.digest
 
-    def text(self, item: Key) -> ItemText | None:
+    def text(self, item: Key) -> ItemQuestion | None:
         asked = self._index.questions.get(item)
         if asked is None:
             return None
         try:
             row = json.loads(read_line(self._folder / ATTEMPT_QUESTIONS_FILE, asked.span))
-            told = [(str(role), str(text)) for role, text in row["asked"]]
+            messages = [(str(role), str(text)) for role, text in row["asked"]]
             name = row.get("name")
-            return ItemText(asked=told, expected=str(row["expected"]), name=None if name is None else str(name))
+            return ItemQuestion(asked=messages, expected=str(row["expected"]), name=None if name is None else str(name))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{ATTEMPT_QUESTIONS_FILE} does not hold item {item[1]} ({error!r:.200})") from error
 
@@ -150,9 +150,9 @@ class HeldOutAnswers:
     def question(self, item: Hashable) -> Hashable:
         return item
 
-    def text(self, item: Hashable) -> ItemText | None:
+    def text(self, item: Hashable) -> ItemQuestion | None:
         answer = self._answers[item][1]
-        return ItemText(asked=[*answer.earlier, ("user", answer.prompt)], expected=answer.expected)
+        return ItemQuestion(asked=[*answer.earlier, ("user", answer.prompt)], expected=answer.expected)
 
     def answers(self, item: Hashable) -> Sequence[ItemAnswer]:
         answer = self._answers[item][1]

@@ -29,7 +29,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class AskedItem:
-    """An item as its line tells it, without its texts."""
+    """An item as its line has it, without its texts."""
 
     span: Span
     digest: bytes

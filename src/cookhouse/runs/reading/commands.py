@@ -1,4 +1,4 @@
-"""What one can do with a run, as commands to copy: they name its folder in full, and work from anywhere."""
+"""Commands on a run, to copy: they name its folder in full, and work from anywhere."""
 
 import shlex
 from collections.abc import Iterator, Sequence

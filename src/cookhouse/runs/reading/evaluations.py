@@ -1,4 +1,4 @@
-"""What was measured on held-out data last, from the end of a metrics file; and of an evaluation that is on, so far."""
+"""The last evaluation on held-out data, from the end of a metrics file; and of an evaluation that is on, so far."""
 
 import math
 from collections.abc import Mapping
@@ -46,8 +46,8 @@ def last_measured(folder: Path, own: Mapping[str, Metric]) -> list[Measured]:
         if b'"test/' in line and (row := _row(line)) is not None:
             last |= dict.fromkeys(filter(is_held_out, row), row)
     names = [name for name in ranked(last, own) if is_held_out(name) and not name.endswith(COMPANIONS)]
-    told = [_measured(name, last[name], own) for name in names]
-    return [each for each in told if each is not None]
+    figures = [_measured(name, last[name], own) for name in names]
+    return [each for each in figures if each is not None]
 
 
 def measured_so_far(index: AttemptIndex) -> list[Measured]:

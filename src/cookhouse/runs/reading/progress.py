@@ -1,4 +1,4 @@
-"""What a run that is on does now, what it waits for, and how long it will take: from the ends of its files."""
+"""Progress of a run that is on, from the ends of its files: what it does, what it waits for, how long it will take."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from cookhouse.telemetry import LoggedEvent, as_float, events, keys, read_event
 _LOG_BYTES = 1 << 16
 _RECENT_STEPS = 20
 _AGAIN_SECONDS = 60.0
-"""A wait that has not been told of for so long is over: a run tells of one every ten seconds."""
+"""A wait that has not been reported for so long is over: a run reports one every ten seconds."""
 _OVER = {events.RUN_END, events.TRAINING_STOPPED}
 
 
@@ -39,8 +39,8 @@ class Progress:
 
 def progress_of(overview: RunOverview, now: datetime | None = None) -> Progress:
     """Of a run that is on; `now` is for tests."""
-    told = _doing(_events(overview.path / LOG_FILE), now or datetime.now(UTC))
-    return Progress(**told, seconds_left=_seconds_left(overview))
+    doing = _doing(_events(overview.path / LOG_FILE), now or datetime.now(UTC))
+    return Progress(**doing, seconds_left=_seconds_left(overview))
 
 
 def _events(path: Path) -> list[LoggedEvent]:
@@ -86,7 +86,7 @@ def _seconds_left(overview: RunOverview) -> float | None:
     if overview.steps is None or overview.total_steps is None:
         return None
     rows = last_rows(overview.path / METRICS_FILE, _RECENT_STEPS)
-    told = [row[keys.STEP_SECONDS] for row in rows if isinstance(row.get(keys.STEP_SECONDS), int | float)]
-    seconds = [each for each in map(as_float, told) if math.isfinite(each)]
+    reported = [row[keys.STEP_SECONDS] for row in rows if isinstance(row.get(keys.STEP_SECONDS), int | float)]
+    seconds = [each for each in map(as_float, reported) if math.isfinite(each)]
     left = max(0, overview.total_steps - overview.steps)
     return round(sum(seconds) / len(seconds) * left, 1) if seconds else None

@@ -1,4 +1,4 @@
-"""What was sampled at a step, as an index to filter and a group at a time to read; plain data, no token parsed twice.
+"""Rollouts of a step, as an index to filter and a group at a time to read; plain data, no token parsed twice.
 
 A step is 0-based here, as in the names of the files.
 """
@@ -33,7 +33,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class RolloutTurn:
     """What came of a turn."""
 
     reward: float
@@ -55,7 +55,7 @@ class Rollout:
     group_reward: float
     group_metrics: Mapping[str, float]
     stop_reason: str
-    turns: Sequence[Turn]
+    turns: Sequence[RolloutTurn]
     segments: Sequence[Segment]
     """In order; a turn has up to two."""
 
@@ -208,7 +208,7 @@ def _rollout(value: Mapping[str, Any], group_reward: float, metrics: Mapping[str
     turns, segments = [], []
     for index, turn in enumerate(value["turns"]):
         turns.append(
-            Turn(
+            RolloutTurn(
                 reward=float(turn["reward"]),
                 metrics=_named(turn["metrics"]),
                 logs=dict(turn["logs"]),

@@ -1,4 +1,4 @@
-"""Which sinks a run's settings ask for, and starting one."""
+"""Sinks by name, as a run's settings ask for them, and starting one."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

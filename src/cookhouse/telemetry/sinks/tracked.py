@@ -1,4 +1,4 @@
-"""What W&B, Trackio and MLflow have in common: a run of theirs for a run directory, which a resumed run goes on in."""
+"""The common part of W&B, Trackio and MLflow: a run of theirs for a run directory, which a resumed run continues."""
 
 import json
 import math

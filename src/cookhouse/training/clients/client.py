@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_TELLING_PATIENCE_SECONDS = 5.0
+_REPORT_PATIENCE_SECONDS = 5.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 LossFunction: TypeAlias = "Callable[[list[tinker.Datum], list[torch.Tensor]], tuple[torch.Tensor, dict[str, float]]]"
@@ -133,20 +133,20 @@ def connect_to(base_url: str | None = None, api_key: str | None = None) -> Conne
 
 
 def served_sha256(address: str, key: str | None, path: str) -> str | None:
-    """The checksum of the weights at a `tinker://` path, by `folder_sha256`, as their server tells it; None: it does
-    not. Blocking.
+    """The checksum of the weights at a `tinker://` path, by `folder_sha256`, as their server reports it; None: it
+    does not. Blocking.
     """
-    answer = told(address, key, "POST", "weights_info", json={"tinker_path": path}) or {}
+    answer = server_json(address, key, "POST", "weights_info", json={"tinker_path": path}) or {}
     digest = answer.get("sha256")
     return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None
 
 
-def told(address: str, key: str | None, method: str, route: str, **content: Any) -> dict[str, Any] | None:
-    """What a server answers that the SDK does not read; None: it does not tell. Blocking."""
+def server_json(address: str, key: str | None, method: str, route: str, **content: Any) -> dict[str, Any] | None:
+    """A JSON object of a server that the SDK does not read; None: it has none. Blocking."""
     url = f"{address.rstrip('/')}/api/v1/{route}"
     try:
         answer = httpx.request(
-            method, url, headers={"X-API-Key": key or ""}, timeout=_TELLING_PATIENCE_SECONDS, **content
+            method, url, headers={"X-API-Key": key or ""}, timeout=_REPORT_PATIENCE_SECONDS, **content
         )
         found = answer.json() if answer.status_code == httpx.codes.OK else None
     except (httpx.HTTPError, ValueError) as error:
@@ -175,7 +175,7 @@ class TinkerServiceClient(tinker.ServiceClient):
 
     @property
     def is_hosted(self) -> bool:
-        """Whether it is the hosted service, which does not tell what it has counted."""
+        """Whether it is the hosted service, which does not report what it has counted."""
         return not self._address
 
     async def context_tokens(self, model_name: str) -> int | None:
@@ -183,19 +183,19 @@ class TinkerServiceClient(tinker.ServiceClient):
         return next((model.max_context_length for model in offered if model.model_name == model_name), None)
 
     async def usage(self) -> Mapping[str, float] | None:
-        """What the server has counted for this session: tokens by kind, and `engine_seconds`. None: it does not tell,
-        as the hosted service, which is not asked.
+        """What the server has counted for this session: tokens by kind, and `engine_seconds`. None: it does not
+        report it, as the hosted service, which is not asked.
         """
         if not self._address:
             return None
         route = f"sessions/{self.holder.get_session_id()}/usage"
-        counted = await asyncio.to_thread(told, self._address, self._key, "GET", route)
+        counted = await asyncio.to_thread(server_json, self._address, self._key, "GET", route)
         if counted is None:
             return None
         return {str(name): value for name, value in counted.items() if isinstance(value, int | float)}
 
     async def sha256_of(self, path: str) -> str | None:
-        """The checksum of the weights at a `tinker://` path, as the server tells it. None: it does not, as the hosted
+        """The checksum of the weights at a `tinker://` path, as the server reports it. None: it does not, as the hosted
         service, which is not asked.
         """
         if not self._address:
@@ -203,8 +203,8 @@ class TinkerServiceClient(tinker.ServiceClient):
         return await asyncio.to_thread(served_sha256, self._address, self._key, path)
 
     async def renderer_of(self, path: str) -> str | None:
-        """The chat format that the weights at a `tinker://` path were trained in, as the service was told; None: it was
-        not, or does not tell.
+        """The chat format that the weights at a `tinker://` path were trained in, as the service recorded it; None:
+        it did not, or does not report it.
         """
         rest = await asyncio.to_thread(self._make_rest_client)
         try:

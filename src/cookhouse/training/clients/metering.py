@@ -1,4 +1,4 @@
-"""A service whose tokens are counted by who sends and receives them: the hosted one does not tell."""
+"""A service whose tokens are counted by who sends and receives them: the hosted one does not report them."""
 
 import time
 from collections import Counter
@@ -10,7 +10,7 @@ import tinker
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.training.clients.client import Connect, LossFunction, ServiceClient, TrainingClient
 
-_TOLD_EVERY_SECONDS = 10.0
+_REPORT_EVERY_SECONDS = 10.0
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -27,17 +27,17 @@ class TokenMeter:
         before: float = 0,
         limit: int | None = None,
         on_limit: Callable[[str], None] = lambda _: None,
-        tell: Callable[[Mapping[str, float]], None] = lambda _: None,
+        report: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
-        """`before`: tokens of earlier launches of the run, which count towards `limit`; `tell` is told the counts now
-        and then, so that a run that is killed has left them.
+        """`before`: tokens of earlier launches of the run, which count towards `limit`; `report` is called with the
+        counts now and then, so that a run that is killed has left them.
         """
         self._counted: Counter[str] = Counter()
         self._before = before
         self._limit = limit
         self._on_limit = on_limit
-        self._tell = tell
-        self._told_at = time.monotonic()
+        self._report = report
+        self._reported_at = time.monotonic()
 
     @property
     def usage(self) -> dict[str, float]:
@@ -47,9 +47,9 @@ class TokenMeter:
         """Add tokens of a kind."""
         self._counted[kind] += num_tokens
         total = self._before + self._counted.total()
-        if time.monotonic() - self._told_at > _TOLD_EVERY_SECONDS:
-            self._told_at = time.monotonic()
-            self._tell(self.usage)
+        if time.monotonic() - self._reported_at > _REPORT_EVERY_SECONDS:
+            self._reported_at = time.monotonic()
+            self._report(self.usage)
         if self._limit is not None and total >= self._limit:
             self._on_limit(f"max_tokens_total={self._limit} is reached: {round(total):,} tokens")
 
@@ -89,10 +89,10 @@ class _Service(_Passing):
         return _sampler(self._client.create_sampling_client(*args, **options), self._meter)
 
     async def usage(self) -> Mapping[str, float]:
-        """What the service has counted, if it tells; else what was counted here."""
+        """What the service has counted, if it reports it; else what was counted here."""
         ask = getattr(self._client, "usage", None)
-        told = None if ask is None else await ask()
-        return told or self._meter.usage
+        reported = None if ask is None else await ask()
+        return reported or self._meter.usage
 
     def _training(self, made: Awaitable[Any]) -> Awaitable[TrainingClient]:
         return _Answer(made, lambda client: cast(TrainingClient, _Training(client, self._meter)))

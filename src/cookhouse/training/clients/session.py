@@ -56,7 +56,7 @@ class TrainingSession:
     """Tokens that the service's model takes at most, prompt and answer together; None if it does not say."""
 
     async def usage(self) -> Mapping[str, float] | None:
-        """What the service has counted for this session; None where it does not tell."""
+        """What the service has counted for this session; None where it does not report it."""
         ask = getattr(self.service, "usage", None)
         return None if ask is None else await ask()
 
@@ -156,7 +156,7 @@ def service_errors(doing: str) -> Iterator[None]:
         yield
     except tinker.RequestFailedError as error:
         reason = _reason(error)
-        # A full disk is the caller's to mend, wherever the service keeps its checkpoints; only the text tells it.
+        # A full disk is the caller's to mend, wherever the service keeps its checkpoints; only the text says so.
         is_callers = error.category == tinker.types.RequestErrorCategory.User or os.strerror(errno.ENOSPC) in reason
         is_callers = is_callers and _ENDED.search(reason) is None
         raise (InputError if is_callers else ServiceError)(f"{reason} (while {doing})") from error

@@ -2,7 +2,7 @@
 
 Each evaluation is waited for before the next step is submitted, so that the weights that are saved are those that it
 measured. Better ones take the place of the best so far: first they are recorded, then the others are struck from the
-record and deleted. Rows of the metrics file and lines of checkpoints.jsonl tell a resumed run what was found before.
+record and deleted. Rows of the metrics file and lines of checkpoints.jsonl show a resumed run what was found before.
 """
 
 import math

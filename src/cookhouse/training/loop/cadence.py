@@ -1,4 +1,4 @@
-"""When something that happens every so many steps is due."""
+"""Cadence: the steps at which something that happens every so many of them is due."""
 
 from dataclasses import dataclass
 

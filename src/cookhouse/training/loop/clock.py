@@ -1,4 +1,4 @@
-"""How long each step of a loop takes, evaluations left out."""
+"""Timing of the steps of a loop, evaluations left out."""
 
 import time
 from collections.abc import Iterator

@@ -18,8 +18,9 @@ from cookhouse.report import ABSENT, SweepRow, SweepTable, setting_charts, setti
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.listing.overview import RunOverview
-from cookhouse.runs.reading.sweeping import SweepReader, stamp_of, sweep_counts
-from cookhouse.runs.sweeps import RECIPE, SweepRecord, best_text, rung_states
+from cookhouse.runs.names import SWEEP_RECIPE
+from cookhouse.sweeps.reading import SweepReader, stamp_of, sweep_counts
+from cookhouse.sweeps.record import SweepRecord, best_text, rung_states
 from cookhouse.telemetry import strict_json
 from cookhouse.view.changes import change_stream, position_of
 from cookhouse.view.pages import page, page_and_json, run_address
@@ -48,7 +49,7 @@ def _list(request: Request) -> dict[str, Any]:
 
 
 def _sweeps(place: Place) -> list[FoundRun]:
-    return [run for run in place.runs() if run.record.get("recipe") == RECIPE]
+    return [run for run in place.runs() if run.record.get("recipe") == SWEEP_RECIPE]
 
 
 def _line(run: FoundRun, overview: RunOverview, parts: Sequence[RunOverview]) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def _sweep(request: Request) -> tuple[FoundRun, SweepRecord]:
 
 def _sweep_run(place: Place, name: str) -> FoundRun:
     run = place.run(name)
-    if run.record.get("recipe") != RECIPE:
+    if run.record.get("recipe") != SWEEP_RECIPE:
         raise InputError(f"{run.name} is no sweep; its page is {run_address(run.name)}")
     return run
 
@@ -115,7 +116,7 @@ async def _events(request: Request) -> StreamingResponse:
 def _signs(place: Place, name: str | None = None) -> Any:
     """What there is to see of one sweep, or of all. Raises `UnknownNameError` once it was deleted."""
     runs = place.runs()
-    names = {run.name for run in runs if run.record.get("recipe") == RECIPE}
+    names = {run.name for run in runs if run.record.get("recipe") == SWEEP_RECIPE}
     if name is not None:
         _sweep_run(place, name)
         names = {name}

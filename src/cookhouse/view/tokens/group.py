@@ -7,7 +7,7 @@ from typing import Any
 
 from cookhouse.report.token_colors import Quantity, Scale, gaps
 from cookhouse.report.token_spans import TokenRun, scales_of
-from cookhouse.runs.reading.rollouts import Rollout, RolloutGroup, Turn
+from cookhouse.runs.reading.rollouts import Rollout, RolloutGroup, RolloutTurn
 from cookhouse.runs.reading.transcripts import Piece, read_pieces, shared_prefix, turn_starts
 from cookhouse.telemetry import after_step, step_number
 from cookhouse.view.tokens.cache import RolloutCache
@@ -133,7 +133,7 @@ def _alike(rollouts: Sequence[Rollout]) -> dict[str, str]:
     return {name: text for name, text in logs[0].items() if all(each.get(name) == text for each in logs)}
 
 
-def _turn(turn: Turn, index: int, alike: Mapping[str, str]) -> dict[str, Any]:
+def _turn(turn: RolloutTurn, index: int, alike: Mapping[str, str]) -> dict[str, Any]:
     calls, errors = turn.metrics.get("tool_calls"), turn.metrics.get("tool_errors", 0)
     return {
         "turn": index + 1,

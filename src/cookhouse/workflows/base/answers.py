@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from cookhouse.chat import Message, turn_text
-from cookhouse.evals import Answer
+from cookhouse.evals import HeldOutAnswer
 from cookhouse.report import RecordedAnswer
 
 
@@ -21,7 +21,7 @@ def asked_of(messages: Sequence[Message]) -> Asked:
     return {"prompt": turn_text(last), "earlier": tuple((message["role"], turn_text(message)) for message in earlier)}
 
 
-def recorded_answer(answer: Answer) -> RecordedAnswer:
+def recorded_answer(answer: HeldOutAnswer) -> RecordedAnswer:
     """What is kept of an answer that is compared with a text."""
     return RecordedAnswer(
         **asked_of(answer.prompt),

@@ -1,4 +1,4 @@
-"""How large the batches of a run are: as published, unless its data are too few for that."""
+"""Batch size of a run: as published, unless its data are too few for that."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ LEAST_BATCH = 4
 FEW_STEPS = 10
 
 
-class BatchedState(Protocol):
+class BatchSizeState(Protocol):
     """The state of a run that trains on batches."""
 
     context: RunContext
@@ -25,7 +25,7 @@ class BatchedState(Protocol):
     notes: list[str]
 
 
-def fit_batch(state: BatchedState, steps_of: Callable[[int], int], what: str) -> int:
+def fit_batch(state: BatchSizeState, steps_of: Callable[[int], int], what: str) -> int:
     """The batch size of a run, with which `state.config` and the record of the run go on.
 
     Where nobody named a batch or a number of steps, and the published batch gives fewer than 30 steps, it is the

@@ -1,4 +1,4 @@
-"""What there is to say of the examples of a run before they are trained on, and once they have been."""
+"""Counts of the examples of a run, before they are trained on and once they have been."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cookhouse.data.batches.counting import count_items
 from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.telemetry import Telemetry, events, keys, read_metrics
 from cookhouse.training import FinishedStep, StepLog
-from cookhouse.workflows.base.estimate import Estimate
+from cookhouse.workflows.base.estimate import RunEstimate
 from cookhouse.workflows.base.spending import ExpectedTokens
 
 
@@ -125,7 +125,7 @@ def batch_metrics(statistics: ExampleStatistics, num_skipped: int) -> dict[str, 
 
 
 class CountingLog:
-    """`StepLog` with an `Estimate`, which says at the end of each epoch of a streamed set what its rows turned out to
+    """`StepLog` with a `RunEstimate`, which says at the end of each epoch of a streamed set what its rows turned out to
     be. Rows of the metrics file, those from before a resume among them, are what is added up.
     """
 
@@ -134,7 +134,7 @@ class CountingLog:
     ) -> None:
         """`event`: the algorithm's own name of a step."""
         self._log = StepLog(telemetry, total_steps, steps_per_epoch=steps_per_epoch, event=event)
-        self._estimate = Estimate(telemetry, total_steps)
+        self._estimate = RunEstimate(telemetry, total_steps)
         self._telemetry = telemetry
         self._steps_per_epoch = steps_per_epoch
         self._metrics = metrics

@@ -1,4 +1,4 @@
-"""How long a run will take and how much memory it needs, measured from its steps and corrected as they change."""
+"""Estimate of a run's time and memory, measured from its steps and corrected as they change."""
 
 import os
 from collections import deque
@@ -17,7 +17,7 @@ _CHANGE = 1.5
 """A pace that is off by this factor from what was said is said anew."""
 
 
-class Estimate:
+class RunEstimate:
     """Says, as the event `run.estimate`, how much longer a run will take at the pace of its last steps, and the most
     memory that its processes and those of its own service have held; again when the pace has changed much.
     """
@@ -66,8 +66,8 @@ class Estimate:
 def with_estimate(
     log: Callable[[FinishedStep], None], telemetry: Telemetry, total_steps: int
 ) -> Callable[[FinishedStep], None]:
-    """A log of steps with an `Estimate` behind it."""
-    estimate = Estimate(telemetry, total_steps)
+    """A log of steps with a `RunEstimate` behind it."""
+    estimate = RunEstimate(telemetry, total_steps)
 
     def log_and_estimate(finished: FinishedStep) -> None:
         log(finished)

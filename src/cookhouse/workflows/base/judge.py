@@ -1,4 +1,4 @@
-"""Who grades answers that no rule can: opened by the setting `judge`, for evaluators and evaluations alike."""
+"""The judge of answers that no rule can grade: opened by the setting `judge`, for evaluators and evaluations alike."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a run keeps of its steps for people, written in a thread of its own: training waits for none of it."""
+"""Keeper of a run's steps for people to read, writing in a thread of its own: training waits for none of it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""How long a run is, by which of its settings."""
+"""Length of a run, and the settings that decide it."""
 
 from typing import Protocol
 

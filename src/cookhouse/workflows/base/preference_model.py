@@ -1,4 +1,4 @@
-"""Whether a preference model is asked in the way in which it was trained, before anything is opened."""
+"""Check that a preference model is asked in the way in which it was trained, before anything is opened."""
 
 from cookhouse.envs import preference_format
 from cookhouse.errors import InputError

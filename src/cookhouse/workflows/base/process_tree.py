@@ -1,4 +1,4 @@
-"""What a process and those that it started have used, from Linux's /proc; elsewhere nothing is known."""
+"""Resources that a process and its descendants have used, from Linux's /proc; elsewhere nothing is known."""
 
 import os
 from collections.abc import Iterable, Iterator

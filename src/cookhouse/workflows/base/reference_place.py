@@ -1,4 +1,4 @@
-"""Where the reference of a run is: settled at its start, written down, and the same after a resume."""
+"""The place of a run's reference: settled at its start, written down, and the same after a resume."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What workflows over rows of the user's share: where rows come from, and how long an example may be."""
+"""Rows of the user's, as several workflows read them: their sources, and how long an example may be."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What every workflow that trains shares: its state, and the stages around the loop."""
+"""The run of every workflow that trains: its state, and the stages around the loop."""
 
 import asyncio
 from collections.abc import Sequence

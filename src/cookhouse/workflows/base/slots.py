@@ -1,4 +1,4 @@
-"""What fills the slots of the training loop in more than one workflow."""
+"""Slots of the training loop that more than one workflow fills."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

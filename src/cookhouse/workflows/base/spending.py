@@ -1,4 +1,4 @@
-"""What a run is expected to send and to sample, what that costs, and what it has spent."""
+"""Spending of a run: what it is expected to send and to sample, what that costs, and what it has spent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,7 +78,7 @@ def token_meter(config: TrainingSettings, context: RunContext) -> TokenMeter:
         before=before,
         limit=limit,
         on_limit=context.interrupt.end,
-        tell=lambda counted: context.telemetry.event(events.RUN_USAGE, metrics=counted),
+        report=lambda counted: context.telemetry.event(events.RUN_USAGE, metrics=counted),
     )
 
 

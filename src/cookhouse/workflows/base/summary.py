@@ -1,4 +1,4 @@
-"""What every training run hands back, read from its state and its folder."""
+"""Summary of a training run, read from its state and its folder."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -67,8 +67,8 @@ def training_result(figures: Figures, state: T, seconds: float) -> RunResult[T]:
 
 
 def _remark(rows: Sequence[Row], saved: Sequence[Checkpoint], own: Mapping[str, Metric]) -> str | None:
-    told = [overoptimization_remark(rows), overfitting_remark(rows, saved, own)]
-    return "\n".join(filter(None, told)) or None
+    remarks = [overoptimization_remark(rows), overfitting_remark(rows, saved, own)]
+    return "\n".join(filter(None, remarks)) or None
 
 
 def _stopped(state: TrainingState) -> str | None:

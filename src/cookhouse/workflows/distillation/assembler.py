@@ -21,8 +21,8 @@ from cookhouse.telemetry import Telemetry
 from cookhouse.training.clients.session import service_errors
 from cookhouse.training.work import Assembled
 from cookhouse.workflows.distillation.samples import (
-    Question,
     TeacherAnswer,
+    TeacherQuestion,
     TeacherSampler,
     count_failures,
     refuse_all_failed,
@@ -33,7 +33,7 @@ from cookhouse.workflows.distillation.samples import (
 class QuestionBatch:
     """Questions of one step, in one epoch."""
 
-    questions: Sequence[Question]
+    questions: Sequence[TeacherQuestion]
     epoch: int
 
 
@@ -42,7 +42,7 @@ class QuestionDataset:
     smaller one. Raises `InputError` where there are none.
     """
 
-    def __init__(self, questions: Sequence[Question], *, batch_size: int, seed: int) -> None:
+    def __init__(self, questions: Sequence[TeacherQuestion], *, batch_size: int, seed: int) -> None:
         if not questions:
             raise InputError("there is no prompt to ask the teacher; see what the data holds")
         self.questions = questions
@@ -116,7 +116,7 @@ class AnswerAssembler:
                 data_D = await self._targets(data_D)
         return Assembled(data_D=data_D, payload=None, metrics=metrics)
 
-    def _datum(self, question: Question, answer: TeacherAnswer) -> tinker.Datum | None:
+    def _datum(self, question: TeacherQuestion, answer: TeacherAnswer) -> tinker.Datum | None:
         """None where the cut leaves nothing of the answer."""
         prompt = list(question.student_tokens)
         said = answer.tokens if self._is_verbatim else self._rendered(question, answer.text)
@@ -131,7 +131,7 @@ class AnswerAssembler:
         inputs = {**datum.loss_fn_inputs, "teacher_logprobs": tinker.TensorData.from_numpy(logprobs_T)}
         return tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs)
 
-    def _rendered(self, question: Question, text: str) -> list[int]:
+    def _rendered(self, question: TeacherQuestion, text: str) -> list[int]:
         return self._renderer.build_response([*question.messages, {"role": "assistant", "content": text}])
 
 

@@ -56,7 +56,7 @@ def _said(row: PromptRow, renderer: Renderer) -> str:
 
 
 class StudentEvaluation:
-    """Asks the student, greedily, as it will be asked: without what its teacher was told.
+    """Asks the student, greedily, as it will be asked: without its teacher's prompt.
 
     Metrics are those of `ExactMatchEvaluator` under `test/`, and `agreement`, the share of answers that are the
     teacher's.

@@ -1,5 +1,5 @@
 """Off-policy distillation: a teacher answers prompts, and the student learns its answers; and prompt distillation,
-where the teacher is told something that the student is not.
+where the teacher has a prompt that the student does not see.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from cookhouse.workflows.distillation.questions import (
     read_teacher_prompt,
 )
 from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
-from cookhouse.workflows.distillation.samples import AnswerReader, Question, TeacherSampler
+from cookhouse.workflows.distillation.samples import AnswerExtractor, TeacherQuestion, TeacherSampler
 from cookhouse.workflows.distillation.state import OffPolicyState
 from cookhouse.workflows.distillation.summary import distillation_result, off_policy_facts, off_policy_figures
 from cookhouse.workflows.distillation.teacher_service import (
@@ -59,7 +59,7 @@ from cookhouse.workflows.stages.workflow import Workflow
     uses=("datasets",),
 )
 async def load_dataset(state: OffPolicyState) -> None:
-    """Read the prompts, and what the teacher is told besides."""
+    """Read the prompts, and the teacher's own."""
     state.teacher_prompt = read_teacher_prompt(state.config.teacher_prompt)
     sources = recorded_sources(state.config, state.bundled, state.context.folder.data)
     state.rows = await asyncio.to_thread(read_rows, state.config, sources, state.teacher_prompt)
@@ -79,7 +79,7 @@ async def init_tokenizer(state: OffPolicyState) -> None:
     state.renderer = await load_renderer(config, config.renderer_name)
     other = config.teacher_renderer
     state.teacher_renderer = state.renderer if other is None else await load_renderer(config, other)
-    state.reader = AnswerReader(state.teacher_renderer, config.answer_pattern)
+    state.reader = AnswerExtractor(state.teacher_renderer, config.answer_pattern)
     await asyncio.to_thread(_check_teacher, state)
 
 
@@ -120,7 +120,7 @@ async def build_distillation_dataset(state: OffPolicyState) -> None:
         state.telemetry.event(events.DATA_PREVIEW, pieces=json.dumps(pieces))
 
 
-def _fitting(state: OffPolicyState, questions: Sequence[Question]) -> list[Question]:
+def _fitting(state: OffPolicyState, questions: Sequence[TeacherQuestion]) -> list[TeacherQuestion]:
     """Those that leave room for an answer."""
     limit = kept_tokens(state.config, state.context_tokens)
     kept = [each for each in questions if max(len(each.student_tokens), len(each.teacher_tokens)) < limit]

@@ -1,4 +1,4 @@
-"""What a run asks its teacher: prompts of any data set, as the teacher and as the student see them."""
+"""Questions to the teacher: prompts of any data set, as the teacher and as the student see them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.workflows.base.rows import SplitRows, split_rows
-from cookhouse.workflows.distillation.samples import Question
+from cookhouse.workflows.distillation.samples import TeacherQuestion
 
 _TEXT = "{text}"
 _MAX_PROMPT_BYTES = 1 << 20
@@ -20,7 +20,7 @@ _MAX_PROMPT_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherPrompt:
-    """What the teacher is told and the student is not."""
+    """The teacher's prompt, which the student does not see."""
 
     text: str
 
@@ -76,35 +76,35 @@ def read_rows(
     rows = {name: read_questions(source, bad=bad) for name, source in sources.items()}
     notes = [*bad.notes, *null_remarks([row for some in rows.values() for row in some], what="prompts")]
     if prompt is not None and not prompt.is_template:
-        told = sum(_is_told(row) for name, some in rows.items() if name.startswith("train") for row in some)
-        if told:
+        given = sum(_has_system_message(row) for name, some in rows.items() if name.startswith("train") for row in some)
+        if given:
             notes.append(
-                f"{told:,} rows have a system message of their own, where the teacher's prompt would stand, and are "
+                f"{given:,} rows have a system message of their own, where the teacher's prompt would stand, and are "
                 "not trained on"
             )
-        rows = {name: [row for row in some if not _is_told(row)] for name, some in rows.items()}
+        rows = {name: [row for row in some if not _has_system_message(row)] for name, some in rows.items()}
     split = split_rows(config, rows, seed=config.seed)
     return replace(split, test=evenly_spaced(split.test, config.num_eval), notes=[*notes, *split.notes])
 
 
-def _is_told(row: PromptRow) -> bool:
+def _has_system_message(row: PromptRow) -> bool:
     return row.prompt[0]["role"] == "system"
 
 
 def questions_of(
     rows: Sequence[PromptRow], renderer: Renderer, teacher: Renderer, prompt: TeacherPrompt | None
-) -> list[Question]:
+) -> list[TeacherQuestion]:
     """Prompts as tokens. Raises `InputError` for one that a chat format cannot write, as `source: reason`."""
     questions = []
     for number, row in enumerate(rows):
-        told = row.prompt if prompt is None else prompt.applied(row.prompt)
+        messages = row.prompt if prompt is None else prompt.applied(row.prompt)
         try:
             student_tokens = renderer.build_generation_prompt(row.prompt).to_ints()
-            teacher_tokens = teacher.build_generation_prompt(told).to_ints()
+            teacher_tokens = teacher.build_generation_prompt(messages).to_ints()
         except InputError as error:
             raise InputError(f"{row.source}: {error}") from error
         questions.append(
-            Question(
+            TeacherQuestion(
                 number=number,
                 messages=row.prompt,
                 student_tokens=student_tokens,

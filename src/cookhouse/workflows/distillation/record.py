@@ -1,4 +1,4 @@
-"""What a teacher itself answers to the held-out problems, kept in the run directory."""
+"""Record of a teacher's own answers to the held-out problems, kept in the run directory."""
 
 import json
 from collections.abc import Mapping, Sequence

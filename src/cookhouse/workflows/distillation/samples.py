@@ -1,4 +1,5 @@
-"""What a teacher says, to be trained on: asked for a batch at a time, and kept in a file where it is to be used again.
+"""Samples of a teacher, to be trained on: asked for a batch at a time, and kept in a file where they are to be used
+again.
 
 Legend: T tokens of an answer.
 """
@@ -30,7 +31,7 @@ what `answer_pattern` looks for."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class TeacherQuestion:
     """A prompt, as the student and as the teacher are asked it."""
 
     number: int
@@ -55,7 +56,7 @@ class TeacherAnswer:
     reason: str = ""
 
 
-class AnswerReader:
+class AnswerExtractor:
     """Decides what of a sample is an answer to train on."""
 
     def __init__(self, renderer: Renderer, pattern: str | None) -> None:
@@ -91,7 +92,7 @@ class TeacherSampler:
     def __init__(
         self,
         client: SampleClient,
-        reader: AnswerReader,
+        reader: AnswerExtractor,
         settings: TeacherSamplingSettings,
         *,
         stop: Any,
@@ -112,7 +113,7 @@ class TeacherSampler:
         self._known = {} if cache is None else _read(cache)
         self._slots = asyncio.Semaphore(_CONCURRENCY)
 
-    async def __call__(self, questions: Sequence[Question], epoch: int) -> list[list[TeacherAnswer]]:
+    async def __call__(self, questions: Sequence[TeacherQuestion], epoch: int) -> list[list[TeacherAnswer]]:
         """Of each question, `samples_per_prompt` answers, the failed ones among them."""
         keys = [self._key(question, epoch) for question in questions]
         missing = {key: question for key, question in zip(keys, questions, strict=True) if key not in self._known}
@@ -129,7 +130,7 @@ class TeacherSampler:
         self._known |= lasting
         return [self._known.get(key) or found[key] for key in keys]
 
-    def _key(self, question: Question, epoch: int) -> str:
+    def _key(self, question: TeacherQuestion, epoch: int) -> str:
         """A digest of all that an answer hangs on, but for the teacher itself."""
         settings = self._settings
         asked = [settings.samples_per_prompt, settings.max_tokens, settings.temperature, settings.answer_pattern]
@@ -143,7 +144,7 @@ class TeacherSampler:
             return self._settings.max_tokens
         return max(1, min(self._settings.max_tokens, self._context_tokens - num_prompt_tokens))
 
-    async def _ask(self, key: str, question: Question) -> list[TeacherAnswer]:
+    async def _ask(self, key: str, question: TeacherQuestion) -> list[TeacherAnswer]:
         settings = self._settings
         params = tinker.SamplingParams(
             max_tokens=self._room(len(question.teacher_tokens)),

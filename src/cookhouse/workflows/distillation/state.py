@@ -1,4 +1,4 @@
-"""What the stages of a distillation run hand to one another."""
+"""State of a distillation run, passed from stage to stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from cookhouse.workflows.base.spending import ExpectedTokens, in_steps
 from cookhouse.workflows.distillation.assembler import QuestionDataset
 from cookhouse.workflows.distillation.questions import QuestionRows, TeacherPrompt
 from cookhouse.workflows.distillation.record import TeacherRecord
-from cookhouse.workflows.distillation.samples import AnswerReader, Question
+from cookhouse.workflows.distillation.samples import AnswerExtractor, TeacherQuestion
 from cookhouse.workflows.distillation.teacher_service import TeacherService
 from cookhouse.workflows.distillation.teachers import Teachers
 from cookhouse.workflows.reinforcement.state import ReinforcementState
@@ -30,9 +30,9 @@ class OffPolicyState(TrainingState):
     teacher_prompt: TeacherPrompt | None = field(init=False)
     rows: QuestionRows = field(init=False)
     teacher_renderer: Renderer = field(init=False)
-    reader: AnswerReader = field(init=False)
+    reader: AnswerExtractor = field(init=False)
     dataset: QuestionDataset = field(init=False)
-    held_out: Sequence[Question] = field(init=False)
+    held_out: Sequence[TeacherQuestion] = field(init=False)
     """Asked in evaluations; empty: nothing is evaluated."""
     teacher_service: TeacherService = field(init=False)
     teacher: SamplingClient | None = None

@@ -1,4 +1,4 @@
-"""What a run that learns from a teacher tells a person: what it would do, and what came of it."""
+"""Summary of a run that learns from a teacher: what it would do, and what came of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -138,7 +138,7 @@ def off_policy_facts(state: OffPolicyState) -> dict[str, str]:
     """What would be trained: prompts, who answers them, steps, and the adapter."""
     config, questions = state.config, state.dataset.questions
     longest = max(len(each.teacher_tokens) for each in questions)
-    told = (
+    prompted = (
         "as the student is" if state.teacher_prompt is None else f"{len(state.teacher_prompt.text):,} characters more"
     )
     return {
@@ -146,7 +146,7 @@ def off_policy_facts(state: OffPolicyState) -> dict[str, str]:
         "tokenizer": config.model_name,
         "renderer": config.renderer_name,
         "teacher": state.teacher_name,
-        "teacher is told": told,
+        "teacher is told": prompted,
         "prompts": f"{len(questions):,} to train on, {len(state.held_out):,} held out; {config.samples_per_prompt} "
         f"answers to each, {config.teacher_samples}",
         "longest prompt": f"{longest:,} tokens, of the teacher's; answers of at most {config.max_tokens:,} more",

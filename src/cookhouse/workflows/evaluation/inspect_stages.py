@@ -12,7 +12,7 @@ from cookhouse.runs import RunFolder
 from cookhouse.runs.names import INSPECT_FOLDER
 from cookhouse.settings import EvalSettings, has_default
 from cookhouse.training import service_errors
-from cookhouse.workflows.evaluation.state import EvaluationState, Progress
+from cookhouse.workflows.evaluation.state import EvaluationState, ItemProgress
 from cookhouse.workflows.stages.stage import stage
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ async def run_inspect_tasks(state: EvaluationState) -> None:
                     api,
                     options,
                     state.folder.path / INSPECT_FOLDER,
-                    on_sample=Progress(state.telemetry, task.name, len(task.asked_ids) * task.epochs),
+                    on_sample=ItemProgress(state.telemetry, task.name, len(task.asked_ids) * task.epochs),
                     stopped=state.interrupt.requested,
                 )
             if result is not None:

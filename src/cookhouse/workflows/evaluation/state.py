@@ -1,4 +1,4 @@
-"""What the stages of an evaluation hand to one another, and how far one is."""
+"""State of an evaluation, passed from stage to stage, and its progress."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class EvaluationState(RunState):
     """The same as metrics, under `test/`."""
 
 
-class Progress:
+class ItemProgress:
     """Tells of each item of a benchmark that is done; `done` were before."""
 
     def __init__(self, telemetry: Telemetry, name: str, total: int, done: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What an evaluation says of itself: before it runs, and when it is over."""
+"""Summary of an evaluation: before it runs, and when it is over."""
 
 import shlex
 from collections.abc import Mapping

@@ -49,7 +49,7 @@ from cookhouse.workflows.evaluation.inspect_stages import (
     run_inspect_tasks,
     write_inspected,
 )
-from cookhouse.workflows.evaluation.state import EvaluationState, Progress
+from cookhouse.workflows.evaluation.state import EvaluationState, ItemProgress
 from cookhouse.workflows.evaluation.summary import evaluation_facts, evaluation_result
 from cookhouse.workflows.stages.body import Stages
 from cookhouse.workflows.stages.sinks import start_sinks
@@ -234,9 +234,9 @@ async def ask(state: EvaluationState) -> None:
                 )
 
 
-def _progress(state: EvaluationState, loaded: LoadedBenchmark) -> Progress:
+def _progress(state: EvaluationState, loaded: LoadedBenchmark) -> ItemProgress:
     done = sum((loaded.name, place) in state.log.grades for place in loaded.items)
-    return Progress(state.telemetry, loaded.name, len(loaded.items), done)
+    return ItemProgress(state.telemetry, loaded.name, len(loaded.items), done)
 
 
 @stage(doing="scoring the answers", reads=("loaded", "log", "inspected"), writes=("figures", "eval_results"))

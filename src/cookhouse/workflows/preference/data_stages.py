@@ -22,7 +22,7 @@ from cookhouse.workflows.base.rows import cut_notes, kept_tokens, recorded_sourc
 from cookhouse.workflows.base.run import set_steps
 from cookhouse.workflows.base.summary import settings_notes
 from cookhouse.workflows.preference.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
-from cookhouse.workflows.preference.evaluation import HeldOutAnswers, askable
+from cookhouse.workflows.preference.evaluation import PairAnswerEvaluation, askable
 from cookhouse.workflows.preference.rows import read_data
 from cookhouse.workflows.preference.state import PreferenceState
 from cookhouse.workflows.preference.stream import StreamedPairs
@@ -68,7 +68,7 @@ async def build_preference_dataset(state: PreferenceState) -> None:
     state.held_out = [pair for pair in held_out if pair.lost_answer is None]
     state.answers = None
     if rows := askable(state.data.test, state.renderer):
-        state.answers = HeldOutAnswers(
+        state.answers = PairAnswerEvaluation(
             rows, state.renderer, max_tokens=config.eval_max_tokens, context_tokens=state.context_tokens
         )
         state.notes += [*state.answers.notes, *_comparison_notes(config)]

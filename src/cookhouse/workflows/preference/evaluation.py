@@ -9,8 +9,8 @@ from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.data import Conversation, PreferenceRow, last_turn_differs
 from cookhouse.errors import InputError
 from cookhouse.evals import (
-    Answer,
     ExactMatchEvaluator,
+    HeldOutAnswer,
     JudgedAnswer,
     RivalAnswers,
     is_exact_match,
@@ -40,7 +40,7 @@ _INITIAL = "initial"
 _CHUNK_PAIRS = 32
 
 
-class HeldOutAnswers:
+class PairAnswerEvaluation:
     """What the weights answer, greedily, to the prompts of held-out pairs, and which of the two answers that is.
 
     Pairs of several turns, or whose chosen answer is no text, are not asked.
@@ -65,7 +65,7 @@ class HeldOutAnswers:
         """Of a prompt with its answer, at most."""
         return self._evaluator.longest_tokens
 
-    async def __call__(self, client: SamplingClient) -> tuple[MaybeMetrics, Sequence[Answer]]:
+    async def __call__(self, client: SamplingClient) -> tuple[MaybeMetrics, Sequence[HeldOutAnswer]]:
         """`answered_chosen`, its `_stderr` and `_n`, and `answered_rejected`: shares of answers that are exactly one of
         the two; `answer_win_rate`: of those that are, `_n` in all, the share that is the chosen one, with Wilson's 95 %
         interval as `_low` and `_high`; `malformed`; `answer_characters`, a mean; and the answers.
@@ -90,7 +90,7 @@ class HeldOutAnswers:
         }
         return metrics, answers
 
-    def _is_rejected(self, answer: Answer) -> bool:
+    def _is_rejected(self, answer: HeldOutAnswer) -> bool:
         assert answer.group is not None
         return answer.is_whole and is_exact_match(answer.answer, self._rejected[answer.group])
 
@@ -135,7 +135,9 @@ class AnswerJudge:
         if step == 0:
             self._initial = asyncio.get_running_loop().create_future()
 
-    async def __call__(self, step: int, answers: Sequence[Answer]) -> tuple[MaybeMetrics, Sequence[RecordedAnswer]]:
+    async def __call__(
+        self, step: int, answers: Sequence[HeldOutAnswer]
+    ) -> tuple[MaybeMetrics, Sequence[RecordedAnswer]]:
         """`win_metrics` against `chosen` and `initial`, and the answers with a verdict against the chosen ones. All are
         kept side by side.
 
@@ -158,7 +160,7 @@ class AnswerJudge:
         self._keep(step, recording.drain())
         return win_metrics(judged), [_recorded(*each) for each in zip(answers, judged, strict=True)]
 
-    async def _initial_texts(self, step: int, answers: Sequence[Answer]) -> list[str]:
+    async def _initial_texts(self, step: int, answers: Sequence[HeldOutAnswer]) -> list[str]:
         if self._initial is None:
             return [answer.answer for answer in self._read_initial()]
         if step == 0:  # they are the answers themselves, and draw
@@ -171,7 +173,7 @@ class PairEvaluation:
     """Loss, accuracy, margin and rewards of held-out pairs, and what is answered to their prompts, from a snapshot."""
 
     pairs: Sequence[Pair]
-    answers: HeldOutAnswers | None
+    answers: PairAnswerEvaluation | None
     judge: AnswerJudge | None
     """None: answers are compared with those of the pairs as texts."""
     reference: Reference
@@ -210,7 +212,7 @@ def _conversation(row: PreferenceRow) -> Conversation:
     return Conversation(messages=[*row.prompt, *row.chosen], source=row.source, extra={_SOURCE: row.source})
 
 
-def _recorded(answer: Answer, judged: JudgedAnswer | None = None) -> RecordedAnswer:
+def _recorded(answer: HeldOutAnswer, judged: JudgedAnswer | None = None) -> RecordedAnswer:
     recorded = replace(recorded_answer(answer), group=None)  # its group is its row
     if judged is None:
         return recorded

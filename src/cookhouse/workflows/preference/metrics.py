@@ -1,5 +1,5 @@
-"""What is reported of pairs, computed in NumPy from sums of logprobs: where the service computes the loss, no torch is
-needed here.
+"""Metrics of pairs, computed in NumPy from sums of logprobs: where the service computes the loss, no torch is needed
+here.
 
 Legend: P pairs, D datums (chosen, rejected, chosen, ...), T positions.
 """

@@ -1,4 +1,4 @@
-"""What a run over preferences trains on and what it holds out."""
+"""Rows of a run over preferences: those that it trains on and those that it holds out."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +115,7 @@ def _drawn(
     for row in sampled(rows, math.ceil(2 * config.num_eval / config.eval_fraction)):
         try:
             preference = preference_of(row)
-        except InputError as error:  # told, or left out and counted, once it is to be trained on
+        except InputError as error:  # reported, or left out and counted, once it is to be trained on
             refused.append(error)
             continue
         if is_held_out(preference):

@@ -1,4 +1,4 @@
-"""What the stages of a run over preferences hand to one another."""
+"""State of a run over preferences, passed from stage to stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.spending import ExpectedTokens
 from cookhouse.workflows.preference.assembler import PairPayload
 from cookhouse.workflows.preference.dataset import Pair, PairDataset
-from cookhouse.workflows.preference.evaluation import AnswerJudge, HeldOutAnswers
+from cookhouse.workflows.preference.evaluation import AnswerJudge, PairAnswerEvaluation
 from cookhouse.workflows.preference.reference import Reference
 from cookhouse.workflows.preference.rows import PreferenceData
 from cookhouse.workflows.preference.stream import StreamedPairs
@@ -30,7 +30,7 @@ class PreferenceState(TrainingState):
     """Of the answers of all pairs."""
     held_out: Sequence[Pair] = field(init=False)
     """Empty: nothing is evaluated."""
-    answers: HeldOutAnswers | None = field(init=False)
+    answers: PairAnswerEvaluation | None = field(init=False)
     judge: AnswerJudge | None = field(init=False)
     """None: answers are compared as texts."""
     reference: Reference = field(init=False)

@@ -1,4 +1,4 @@
-"""What a run over preferences tells a person: what it would do, and what came of it."""
+"""Summary of a run over preferences: what it would do, and what came of it."""
 
 from collections.abc import Mapping
 

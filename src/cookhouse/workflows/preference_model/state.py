@@ -1,4 +1,4 @@
-"""What the stages of a run of a preference model hand to one another."""
+"""State of a run of a preference model, passed from stage to stage."""
 
 from dataclasses import dataclass, field
 

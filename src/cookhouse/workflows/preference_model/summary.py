@@ -1,4 +1,4 @@
-"""What a run that trains a preference model tells a person: what it would do, and what came of it."""
+"""Summary of a run that trains a preference model: what it would do, and what came of it."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from cookhouse.chat import ComparisonRenderer
 from cookhouse.data import (
@@ -21,19 +22,22 @@ from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.data.rows.remarks import null_remarks
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
-from cookhouse.evals import preview_example
+from cookhouse.evals import comparison_metrics, judge_comparisons, note_comparisons, preview_example
+from cookhouse.grading import GenerativePreferenceModel
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import PreferenceModelSettings
-from cookhouse.telemetry import events
+from cookhouse.telemetry import Entry, Recording, Telemetry, Values, events
 from cookhouse.training import (
     CROSS_ENTROPY,
     Cadence,
+    SamplingClient,
     ScheduledEvaluation,
+    TrainingClient,
     as_datums,
 )
 from cookhouse.workflows.base.batch_size import batches_of, fit_batch
-from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, scheduled_evaluators
+from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, record_metrics, scheduled_evaluators
 from cookhouse.workflows.base.rows import (
     SplitRows,
     check_preferences,
@@ -48,11 +52,31 @@ from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, obje
 from cookhouse.workflows.base.summary import settings_notes, training_result
 from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
-from cookhouse.workflows.preference_model.evaluation import ComparisonEvaluation
 from cookhouse.workflows.preference_model.state import PreferenceModelState
 from cookhouse.workflows.preference_model.summary import facts, figures
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonEvaluation:
+    """Which answers a snapshot prefers, in both orders; what later steps do is not seen."""
+
+    rows: Sequence[ComparisonRow]
+    renderer: ComparisonRenderer
+    telemetry: Telemetry
+    keep: Callable[[int, Sequence[Entry]], None]
+
+    async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
+        return self._finish(step, client.save_weights_and_get_sampling_client())
+
+    async def _finish(self, step: int, snapshot: Awaitable[SamplingClient]) -> Values:
+        judged = await judge_comparisons(GenerativePreferenceModel(self.renderer, await snapshot), self.rows)
+        recording = Recording()
+        with recording.active():
+            note_comparisons(judged)
+        self.keep(step, recording.drain())
+        return record_metrics(self.telemetry, step, comparison_metrics(judged))
 
 
 @stage(doing="reading the data", reads=("config",), writes=("data", "notes"), uses=("datasets",))

@@ -1,5 +1,5 @@
-"""What was asked, for people: of a prompt in tokens, the last message of a user, without what a chat format puts around
-it.
+"""Questions of rollouts, for people: of a prompt in tokens, the last message of a user, without what a chat format puts
+around it.
 """
 
 from functools import cached_property
@@ -21,7 +21,7 @@ class QuestionReader:
         self._renderer = renderer
 
     def __call__(self, prompt: tinker.ModelInput) -> str:
-        """The last message of a user; all of the prompt where none can be told."""
+        """The last message of a user; all of the prompt where none can be found."""
         text = self._decoded(prompt)
         begin, end = self._marks
         _, found, after = text.rpartition(begin) if begin else ("", "", text)

@@ -1,4 +1,4 @@
-"""What rollouts leave behind: metrics, pages to read, and one attempt now and then for whoever watches."""
+"""Output of rollouts: metrics, pages to read, and one attempt now and then for whoever watches."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,23 +24,23 @@ class RolloutPages:
         self._question = QuestionReader(renderer)
         self._telemetry = telemetry
         self._num_resampled = 0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def measured(
         self, groups: Sequence[TrajectoryGroup], lost: Sequence[GroupFailedError], *, step: int | None = None
     ) -> dict[str, float]:
         """Metrics of groups that came back, and of those that did not; a metric of an environment's own that is not
-        shown as it is, is told of once.
+        shown as it is, is reported once.
         """
         renamed = [name for name, shown in own_names(groups).items() if name != shown]
-        self._tell(
+        self._report(
             "name",
             renamed,
             "an environment has metrics that are called as figures of the run are, which stay what they are; its own "
             f"are beside them as {own_name('NAME')}: {{names}}; call them differently",
             step,
         )
-        self._tell(
+        self._report(
             "number",
             not_finite(groups),
             "metrics of an environment were NaN or infinite; such values are left out of their means, and counted as "
@@ -49,10 +49,10 @@ class RolloutPages:
         )
         return {**group_metrics(groups), **failure_metrics(groups, lost)}
 
-    def _tell(self, kind: str, names: Iterable[str], text: str, step: int | None) -> None:
-        new = {name: f"{kind} {name}" for name in sorted(names) if f"{kind} {name}" not in self._told}
+    def _report(self, kind: str, names: Iterable[str], text: str, step: int | None) -> None:
+        new = {name: f"{kind} {name}" for name in sorted(names) if f"{kind} {name}" not in self._reported}
         if new:
-            self._told |= set(new.values())
+            self._reported |= set(new.values())
             self._telemetry.event(events.RUN_WARNING, step=step, text=text.format(names=", ".join(new)))
 
     def __call__(self, pool: RolloutPool, step: int, finished: Sequence[FinishedGroup]) -> Mapping[str, float]:

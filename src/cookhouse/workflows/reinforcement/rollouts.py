@@ -1,4 +1,4 @@
-"""What runs over rollouts share, whatever they learn from them: problems, and whom the rollouts ask."""
+"""Stages that runs over rollouts share, whatever they learn from them: problems, and the sampler of the rollouts."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What the stages of a reinforcement run hand to one another."""
+"""State of a reinforcement run, passed from stage to stage."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

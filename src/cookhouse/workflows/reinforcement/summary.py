@@ -1,4 +1,4 @@
-"""What a reinforcement run tells a person: what it would do, and what came of it."""
+"""Summary of a reinforcement run: what it would do, and what came of it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How likely the weights that are trained find what was sampled, of each turn of a step's groups."""
+"""Logprobs of what was sampled under the weights that are trained, of each turn of a step's groups."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What a workflow does between its setup and its end: one training loop, or stages alone, or other runs in order."""
+"""The body of a workflow, between its setup and its end: one training loop, or stages alone, or other runs in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -50,8 +50,8 @@ async def register_run(
 async def _artifact(context: RunContext, path: str, service: ServiceClient) -> Artifact:
     files = await asyncio.to_thread(context.files_of, path)
     ask = getattr(service, "sha256_of", None) if files is None else None
-    told = None if ask is None else await ask(path)
-    return await asyncio.to_thread(read_artifact, path, files, told)
+    digest = None if ask is None else await ask(path)
+    return await asyncio.to_thread(read_artifact, path, files, digest)
 
 
 def _new_model(

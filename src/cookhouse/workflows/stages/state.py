@@ -1,4 +1,4 @@
-"""What a run is started with, and what every workflow's state has."""
+"""The context that a run is started with, and the state that every workflow has."""
 
 import shlex
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a supervised run trains on and what it holds out: read as a whole where it is small, else streamed."""
+"""Rows of a supervised run, trained on and held out: read as a whole where they are few, else streamed."""
 
 import hashlib
 import json

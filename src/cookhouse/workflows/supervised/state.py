@@ -1,4 +1,4 @@
-"""What the stages of a supervised run hand to one another."""
+"""State of a supervised run, passed from stage to stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

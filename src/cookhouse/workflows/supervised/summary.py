@@ -1,4 +1,4 @@
-"""What a supervised run tells a person: what it would do, and what came of it."""
+"""Summary of a supervised run: what it would do, and what came of it."""
 
 from collections.abc import Mapping
 

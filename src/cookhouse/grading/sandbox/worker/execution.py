@@ -19,7 +19,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _READ_BYTES = 1 << 16
 
 
-class Execution:
+class ForkedProgram:
     """A forked program. `end` says why it was ended, where it did not end by itself."""
 
     def __init__(self, limits: dict[str, Any], control: socket.socket) -> None:

@@ -1,6 +1,6 @@
 """A seccomp filter: system calls that no program needs and that reach other processes, the network or the kernel.
 
-Classic BPF as in linux/seccomp.h. Where a filter cannot be installed the caller is told, and says so.
+Classic BPF as in linux/seccomp.h. Where a filter cannot be installed, the caller learns of it and reports it.
 """
 
 import ctypes

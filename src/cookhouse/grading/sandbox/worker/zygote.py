@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from . import kernel, namespaces, program
 from .confinement import Confinement
-from .execution import Execution, memory_above, resident_bytes
+from .execution import ForkedProgram, memory_above, resident_bytes
 from .frames import receive_frame, send_frame
 from .modules import load_modules
 
@@ -82,7 +82,7 @@ class Zygote:
 
     def _run(self, header: dict[str, Any], fds: list[int]) -> None:
         self._load(header["modules"])
-        execution = Execution(header["run"], self._control)
+        execution = ForkedProgram(header["run"], self._control)
         execution.start(fds, confinement=self.confinement, folder=self._folder)
         execution.watch(self._memory_in_use)
         self._end_all(execution)
@@ -118,7 +118,7 @@ class Zygote:
     def _memory_in_use(self) -> int:
         return memory_above(self._baseline) if self.confinement.has_process_namespace else 0
 
-    def _end_all(self, execution: Execution) -> None:
+    def _end_all(self, execution: ForkedProgram) -> None:
         """Kill and wait for every process of the run."""
         while True:
             if self.confinement.has_process_namespace:

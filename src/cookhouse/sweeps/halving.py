@@ -14,9 +14,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cookhouse.errors import InputError
 from cookhouse.files import write_whole
-from cookhouse.runs.names import HALVING_FILE
 from cookhouse.telemetry import find_metric
 
+HALVING_FILE = "halving.json"
+"""What was measured of the runs, and which were promoted."""
 DIVERGED = "diverged (not finite)"
 
 

@@ -1,21 +1,23 @@
-"""The runs of a sweep by successive halving: each is paused at its rung, and the best of a rung are promoted."""
+"""The body of a sweep by successive halving: each run is paused and measured at its rung, and the best are promoted."""
 
 import asyncio
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cookhouse.errors import InputError
-from cookhouse.report import RunRecord
+from cookhouse.report import RunRecord, other_data
 from cookhouse.runs import RunSummary, read_record, read_result
-from cookhouse.runs.halving import DIVERGED, Halving, Job, read_halving, rungs_of, write_halving
-from cookhouse.settings import SweepSettings
-from cookhouse.telemetry import find_metric
-from cookhouse.workflows.sweep.measuring import check_data, check_steps, choose_metric, rung_result
-from cookhouse.workflows.sweep.runs import Runs, report
-from cookhouse.workflows.sweep.state import SweepState
+from cookhouse.sweeps.body import SweepRuns, SweepState, report
+from cookhouse.sweeps.halving import DIVERGED, Halving, Job, RungResult, read_halving, rungs_of, write_halving
+from cookhouse.sweeps.settings import SweepSettings
+from cookhouse.sweeps.table import measured_value, paused_value
+from cookhouse.telemetry import find_metric, keys, ranked
 
 
 @dataclass(frozen=True, kw_only=True)
-class HalvedRuns(Runs):
+class HalvedRuns(SweepRuns):
     """The runs of a sweep, of which only the best are promoted. One that fails leaves the others alone.
 
     Raises:
@@ -23,8 +25,8 @@ class HalvedRuns(Runs):
             the data of one end before its last step; or the decisions of an earlier launch cannot be read.
     """
 
-    reads: tuple[str, ...] = (*Runs.reads, "writing")
-    writes: tuple[str, ...] = (*Runs.writes, "halving")
+    reads: tuple[str, ...] = (*SweepRuns.reads, "writing")
+    writes: tuple[str, ...] = (*SweepRuns.writes, "halving")
 
     async def run_all(self, state: SweepState) -> None:
         halving = await asyncio.to_thread(read_halving, state.path) or _start(state.config)
@@ -89,16 +91,16 @@ class HalvedRuns(Runs):
     async def _measure(
         self, state: SweepState, halving: Halving, job: Job, record: RunRecord, summary: RunSummary
     ) -> None:
-        check_steps(job.run, summary, halving.rungs[-1])
+        _check_steps(job.run, summary, halving.rungs[-1])
         if not halving.measured:
-            choose_metric(halving, record, summary)
+            _choose_metric(halving, record, summary)
         elif job.rung == 0:
             first = halving.measured[0].run
-            check_data(
+            _check_data(
                 _metric(halving), {first: await asyncio.to_thread(read_record, state.path / first), job.run: record}
             )
         metric = find_metric(_metric(halving), record.declared)
-        result = rung_result(halving, job.run, job.rung, record, summary)
+        result = _rung_result(halving, job.run, job.rung, record, summary)
         if result is None:
             self.fail(state, job.run, f"it did not measure {metric.name} after step {summary.num_steps:,}")
             return
@@ -136,3 +138,69 @@ def _start(config: SweepSettings) -> Halving:
         metric=config.metric,
         direction=config.direction,
     )
+
+
+def _rung_result(halving: Halving, run: str, rung: int, record: RunRecord, summary: RunSummary) -> RungResult | None:
+    """What was measured of a run that is paused at a rung, or has finished; None: the metric was not."""
+    assert halving.metric is not None
+    value, stderr = _value(record, halving.metric, summary)
+    if value is None:
+        return None
+    is_finite = math.isfinite(value)
+    return RungResult(
+        run=run,
+        rung=rung,
+        step=summary.num_steps,
+        value=value if is_finite else None,
+        stderr=stderr if is_finite else None,
+        is_finished=not summary.is_paused,
+    )
+
+
+def _value(record: RunRecord, metric: str, summary: RunSummary) -> tuple[float | None, float | None]:
+    # The best weights of a run that keeps them may be those of an earlier step, at which no other run is compared.
+    return paused_value(record, metric, summary.num_steps) if summary.is_paused else measured_value(record, metric)
+
+
+def _choose_metric(halving: Halving, record: RunRecord, summary: RunSummary) -> None:
+    """Note by which metric, and in which direction, the runs are compared, from the first that is measured.
+
+    Raises:
+        InputError: it did not measure the metric, or that has no direction.
+    """
+    names: Mapping[str, Any] = {name: value for row in record.metrics for name, value in row.items()}
+    numbers = [name for name in names if name != "step" and _value(record, name, summary)[0] is not None]
+    own = record.declared
+    directed = [name for name in ranked(numbers, own) if find_metric(name, own).direction is not None]
+    if halving.metric is None and directed:  # the loss moves from the first step on, where scores may all be 0
+        halving.metric = keys.TEST_NLL if keys.TEST_NLL in directed else directed[0]
+    if halving.metric is None:
+        raise InputError("the runs measure nothing that has a direction; set metric and direction")
+    if halving.metric not in numbers:
+        others = [name for name in numbers if name not in directed]
+        raise InputError(f"the runs do not measure {halving.metric}; they measure {', '.join([*directed, *others])}")
+    halving.direction = halving.direction or find_metric(halving.metric, own).direction
+    if halving.direction is None:
+        raise InputError(
+            f"{halving.metric} has no direction; set direction=less or direction=more, or compare by one of "
+            f"{', '.join(directed)}"
+        )
+
+
+def _check_steps(run: str, summary: RunSummary, max_steps: int) -> None:
+    """Raise `InputError` where the data of a run end before `max_steps`: its rungs would be others.
+
+    A run that stops early by its own settings is compared as it is.
+    """
+    steps = summary.num_steps if summary.stopped is None else summary.total_steps
+    if steps < max_steps:
+        raise InputError(
+            f"{run} has data for {steps:,} of the {max_steps:,} steps, and runs are compared at equal steps; raise "
+            "num_epochs or lower max_steps"
+        )
+
+
+def _check_data(metric: str, records: Mapping[str, RunRecord]) -> None:
+    """Raise `InputError` where runs were measured on different data."""
+    if apart := other_data(metric, records):
+        raise InputError(f"{apart}: {' and '.join(records)}; give them the same data, or leave min_steps out")

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from cookhouse.report import RunRecord, SweepTable, paused_value, setting_charts, sweep_table, swept_settings
+from cookhouse.report import RunRecord, SweepTable
+from cookhouse.sweeps.table import paused_value, sweep_table, swept_settings
 from cookhouse.telemetry import find_metric
 from cookhouse.weights.checkpoints import Checkpoint
 
@@ -151,21 +152,3 @@ def test_a_value_has_its_standard_error() -> None:
 def test_a_run_that_diverged_reads_as_that() -> None:
     made = table({"a": [{"test/nll": float("nan"), "test/nll_stderr": 0.1}]}, metric="test/nll")
     assert made.text(made.rows[0]) == "nan"
-
-
-def test_charts_show_errors_and_lead_to_the_runs() -> None:
-    # Catches points without a way to their run, an error bar beyond what a share can be, and a name that ends its
-    # attribute.
-    runs = {
-        'a"<b>': [{"test/exact_match": 0.5, "test/exact_match_stderr": 0.1}],
-        "b": [{"test/exact_match": 1.0, "test/exact_match_stderr": 0.1}],
-    }
-    made = table(runs, metric="test/exact_match")
-    [chart] = setting_charts(made, lambda row: f"/runs/{row.name}/-/")
-    assert chart.name == "test/exact_match over seed"
-    assert chart.svg.count('class="error"') == 2
-    assert 'href="/runs/a&quot;&lt;b&gt;/-/"' in chart.svg
-    assert "100%" in chart.svg, "the axis of a share ends where shares do"
-    assert "<title>seed=1: 100% ± 10% ★</title>" in chart.svg
-    [plain] = setting_charts(made)
-    assert "<a " not in plain.svg

@@ -8,9 +8,11 @@ from typing import Any
 
 from tests.runs.kit import make_run
 
-from cookhouse.runs import RunResult, RunSummary, part_names, read_sweep, write_sweep
-from cookhouse.runs.halving import Halving, RungResult, write_halving
+from cookhouse.errors import ServiceError
+from cookhouse.runs import FolderSpec, RunResult, RunSummary, choose_folder, open_folder, record_failure
 from cookhouse.runs.result import write_result
+from cookhouse.sweeps.halving import Halving, RungResult, write_halving
+from cookhouse.sweeps.record import part_names, read_sweep, write_page, write_sweep
 
 
 def make_sweep(folder: Path, runs: Sequence[Mapping[str, Any]], **settings: Any) -> list[str]:
@@ -82,6 +84,23 @@ def test_of_a_run_that_has_not_finished_the_table_has_what_its_rung_has(tmp_path
         finished: ("finished", 9, "0.25", None),
         begun: ("interrupted", None, "None", None),
     }
+
+
+def test_a_sweep_that_broke_has_the_page_of_a_sweep(tmp_path: Path) -> None:
+    # Catches the page of a single run, without the table, in place of it.
+    config = {"runs": [{"seed": 1}, {"seed": 2}]}
+    spec = FolderSpec(path=tmp_path / "sweep", recipe="sweep", config=config, seed=0, behavior="raise", free_fields=())
+    folder = open_folder(spec, choose_folder(spec), write_page)
+    first, second = part_names(config["runs"])
+    make_run(spec.path / first, rows=[{"step": 1, "test/nll": 0.5}])
+    make_run(spec.path / second, rows=[{"step": 1, "test/nll": 0.1}])
+    folder.end("interrupted")
+    folder.close()
+    page = spec.path / "report.html"
+    assert "a sweep of 2 runs" in page.read_text()
+    page.write_text("before")
+    record_failure(spec.path, ServiceError("the embedded server died"), write_page)
+    assert "a sweep of 2 runs" in page.read_text()
 
 
 def result_of(folder: Path, num_steps: int) -> RunResult[None]:

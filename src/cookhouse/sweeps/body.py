@@ -1,21 +1,48 @@
-"""The runs of a sweep, each to its end: one after another or several at a time."""
+"""The body of a sweep: its runs, each to its end, one after another or several at a time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import InputError
 from cookhouse.report import RunRecord
-from cookhouse.runs import read_record, write_report, write_sweep
+from cookhouse.runs import RunFolder, RunResult, read_record
+from cookhouse.sweeps.halving import Halving
+from cookhouse.sweeps.record import SweepRecord, write_page, write_sweep
+from cookhouse.sweeps.settings import SweepSettings
 from cookhouse.telemetry import events
 from cookhouse.workflows.pipeline import RunChild
 from cookhouse.workflows.stages.stage import SlotStage, Stage
-from cookhouse.workflows.sweep.state import SweepState
+from cookhouse.workflows.stages.state import RunState
+
+
+@dataclass(kw_only=True)
+class SweepState(RunState):
+    """What the stages of a sweep hand to one another."""
+
+    config: SweepSettings
+    document: str
+    folder: RunFolder = field(init=False)
+    path: Path = field(init=False)
+    results: dict[str, RunResult[Any]] = field(default_factory=dict)
+    """Of the runs that came to an end or were interrupted, by name."""
+    errors: dict[str, str] = field(default_factory=dict)
+    """What ended the others that have begun, by name."""
+    record: SweepRecord = field(init=False)
+    halving: Halving | None = None
+    """Its decisions, of a sweep by successive halving."""
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while these are written."""
+    is_whole: bool = False
+    """Whether every run came to its end, or was stopped by a decision."""
+    registered_model: str | None = None
+    """What the best run was registered as."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runs:
+class SweepRuns:
     """The runs of a sweep. One that fails leaves the others alone."""
 
     runs: Mapping[str, Mapping[str, Any]]
@@ -29,7 +56,7 @@ class Runs:
     def children(self) -> Sequence[str]:
         return tuple(self.runs)
 
-    def with_parts(self, name: str, instead: Sequence[Stage[Any] | SlotStage[Any]]) -> "Runs":
+    def with_parts(self, name: str, instead: Sequence[Stage[Any] | SlotStage[Any]]) -> "SweepRuns":
         del instead
         raise InputError(f"{name} is no stage of this workflow, which consists of other runs")
 
@@ -42,7 +69,7 @@ class Runs:
                 await self.run_all(state)
         finally:
             state.record = await asyncio.to_thread(write_sweep, state.path, state.errors)
-            await asyncio.to_thread(write_report, state.path)
+            await asyncio.to_thread(write_page, state.path)
         if state.folder.replaces and state.errors and not state.results:
             failed = "; ".join(f"run {name}: {error}" for name, error in state.errors.items())
             raise InputError(f"every run of the sweep failed: {failed}")

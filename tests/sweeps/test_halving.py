@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cookhouse.errors import InputError
-from cookhouse.runs.halving import Halving, Job, RungResult, read_halving, rungs_of, write_halving
+from cookhouse.sweeps.halving import Halving, Job, RungResult, read_halving, rungs_of, write_halving
 
 
 def new(rungs: Sequence[int] = (2, 6, 18), factor: int = 3) -> Halving:

@@ -1,4 +1,4 @@
-"""The runs of a sweep: their names below its folder, and what they have left so far as one table."""
+"""The record of a sweep, as its folder has it: the names of its runs, their table, and the page of all."""
 
 import csv
 import io
@@ -12,15 +12,22 @@ from typing import Any
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.files import write_whole
-from cookhouse.report import PAUSED, STOPPED, RunRecord, SweepTable, setting_text, sweep_table, swept_settings
-from cookhouse.runs.halving import Halving, read_halving
+from cookhouse.report import PAUSED, STOPPED, RunRecord, SweepTable, compare, comparison_page, setting_text
 from cookhouse.runs.history.launches import History, RunStatus, read_history
 from cookhouse.runs.listing.find import is_run
-from cookhouse.runs.names import CONFIG_FILE, HALVING_FILE, SWEEP_ERRORS_FILE, SWEEP_TABLE_FILE
+from cookhouse.runs.names import CONFIG_FILE, REPORT_FILE, SWEEP_RECIPE
+from cookhouse.runs.page import write_report
 from cookhouse.runs.record import read_record
 from cookhouse.runs.result import read_result
+from cookhouse.sweeps.halving import HALVING_FILE, Halving, read_halving
+from cookhouse.sweeps.table import sweep_table, swept_settings
 
-RECIPE = "sweep"
+SWEEP_TABLE_FILE = "sweep.csv"
+"""The runs, a line each."""
+SWEEP_ERRORS_FILE = "sweep.json"
+"""What ended the runs that failed, by name."""
+EXPERIMENT_FILE = "experiment.json"
+"""The runs as a document, to make them again."""
 INTERRUPTED = str(RunStatus.INTERRUPTED)
 UNREADABLE = "unreadable"
 """The state of a run whose files are broken."""
@@ -69,8 +76,8 @@ def part_names(parts: Sequence[Mapping[str, Any]]) -> list[str]:
     size = len(str(len(parts)))
     names = []
     for number, part in enumerate(parts, 1):
-        told = ",".join(f"{name}={_plain(part[name])}" for name in swept if name in part)
-        names.append(f"{number:0{size}}-{told}"[:_MAX_NAME_CHARACTERS].rstrip("-.,"))
+        text = ",".join(f"{name}={_plain(part[name])}" for name in swept if name in part)
+        names.append(f"{number:0{size}}-{text}"[:_MAX_NAME_CHARACTERS].rstrip("-.,"))
     return names
 
 
@@ -158,6 +165,19 @@ def write_sweep(folder: Path, errors: Mapping[str, str]) -> SweepRecord:
     return sweep
 
 
+def write_page(folder: Path) -> Path:
+    """Write report.html into the folder of a sweep, or of any other run, finished or not, and return its path.
+
+    Raises:
+        InputError: the folder holds no run, or cannot be written.
+    """
+    if not is_sweep(folder):
+        return write_report(folder)
+    sweep, path = read_sweep(folder), folder / REPORT_FILE
+    write_whole(path, comparison_page(compare(sweep.records), sweep.table))
+    return path
+
+
 def _csv(table: SweepTable) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -166,8 +186,8 @@ def _csv(table: SweepTable) -> str:
     for row in table.rows:
         value = "" if row.value is None else row.value
         taken = [row.steps] if table.has_steps else []
-        told = [row.name, *map(setting_text, row.settings.values()), row.state]
-        writer.writerow([*told, *taken, value, int(row.is_best)])
+        cells = [row.name, *map(setting_text, row.settings.values()), row.state]
+        writer.writerow([*cells, *taken, value, int(row.is_best)])
     return out.getvalue()
 
 
@@ -175,7 +195,7 @@ def _settings(folder: Path) -> dict[str, Any] | None:
     try:
         record = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
         settings = record["config"]
-        is_one = record["recipe"] == RECIPE and all(isinstance(run, dict) for run in settings["runs"])
+        is_one = record["recipe"] == SWEEP_RECIPE and all(isinstance(run, dict) for run in settings["runs"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return dict(settings) if is_one else None

@@ -13,7 +13,7 @@ from cookhouse.settings.training import RegistrationSettings, RunSettings
 
 @chz.chz
 class SweepSettings(RunSettings, RegistrationSettings):
-    """Which runs there are, and how the best of them is told."""
+    """The runs of a sweep, and how they are compared."""
 
     help_title = "Sweep"
 

@@ -1,4 +1,4 @@
-"""A sweep, read again and again while it runs: of its runs only those whose files have changed."""
+"""Reading a sweep again and again while it runs: of its runs only those whose files have changed."""
 
 import threading
 from collections import OrderedDict
@@ -9,9 +9,10 @@ from typing import Any
 
 from cookhouse.report import PAUSED, STOPPED, WAITING, RunRecord
 from cookhouse.runs.history.launches import RunStatus
-from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, HALVING_FILE, METRICS_FILE, RUN_FILE, SAMPLES_FOLDER
+from cookhouse.runs.names import CONFIG_FILE, DATA_FILE, METRICS_FILE, RUN_FILE, SAMPLES_FOLDER
 from cookhouse.runs.record import read_record
-from cookhouse.runs.sweeps import SweepRecord, read_sweep
+from cookhouse.sweeps.halving import HALVING_FILE
+from cookhouse.sweeps.record import SweepRecord, read_sweep
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 
 _READ = (CONFIG_FILE, RUN_FILE, METRICS_FILE, CHECKPOINTS_FILE, DATA_FILE, SAMPLES_FOLDER, HALVING_FILE)

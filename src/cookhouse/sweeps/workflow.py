@@ -8,9 +8,12 @@ from typing import Any
 
 from cookhouse.files import write_whole
 from cookhouse.registry import Descent
-from cookhouse.runs import RunFolder, RunResult, RunSummary, open_folder, part_names
-from cookhouse.runs.names import EXPERIMENT_FILE, METRICS_FILE
-from cookhouse.settings import SweepSettings
+from cookhouse.runs import RunFolder, RunResult, RunSummary, open_folder
+from cookhouse.runs.names import METRICS_FILE
+from cookhouse.sweeps.body import SweepRuns, SweepState
+from cookhouse.sweeps.record import EXPERIMENT_FILE, part_names, write_page
+from cookhouse.sweeps.rungs import HalvedRuns
+from cookhouse.sweeps.settings import SweepSettings
 from cookhouse.telemetry import Values, metrics_at
 from cookhouse.training.clients.session import close_service
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, CheckpointFile, named_by_run
@@ -18,9 +21,6 @@ from cookhouse.workflows.pipeline import RunChild
 from cookhouse.workflows.stages.registering import register_run
 from cookhouse.workflows.stages.stage import Stage, stage
 from cookhouse.workflows.stages.workflow import Workflow
-from cookhouse.workflows.sweep.halving import HalvedRuns
-from cookhouse.workflows.sweep.runs import Runs
-from cookhouse.workflows.sweep.state import SweepState
 
 DescentOf = Callable[[Mapping[str, Any]], Descent]
 """Of the settings of a run, how what it trains comes from what it starts from."""
@@ -34,7 +34,7 @@ def sweep_workflow(
     `document` is what `cookhouse sweep` would make the same runs of; it is kept beside them.
     """
     names = part_names(config.runs)
-    body = Runs if config.min_steps is None else HalvedRuns
+    body = SweepRuns if config.min_steps is None else HalvedRuns
     return Workflow(
         name="sweep",
         state_class=SweepState,
@@ -51,7 +51,7 @@ def sweep_workflow(
 @stage(doing="opening the folder", reads=("document",), writes=("folder", "path"), leaves_files=True)
 async def init_folder(state: SweepState) -> None:
     """Open the folder that the runs' own are in."""
-    folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
+    folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice, write_page)
     state.folder, state.path = folder, folder.path
     state.closing.push_async_callback(_close_folder, state, folder)
     await asyncio.to_thread(write_whole, folder.path / EXPERIMENT_FILE, state.document)
@@ -111,7 +111,7 @@ async def cleanup(state: SweepState) -> None:
 
 
 def _result(state: SweepState, seconds: float) -> RunResult[SweepState]:
-    """The figures of the best run, or of none where nobody can tell, and the metrics of each under its name."""
+    """The figures of the best run, or of none where no run is the best, and the metrics of each under its name."""
     results, best = state.results, state.record.table.best
     top = None if best is None or best.name not in results else results[best.name].summary
     is_interrupted, halving = not state.is_whole, state.halving
@@ -149,9 +149,9 @@ def _result(state: SweepState, seconds: float) -> RunResult[SweepState]:
 
 
 def _usage(results: Mapping[str, RunResult[Any]]) -> Mapping[str, float] | None:
-    told = [result.summary.usage for result in results.values() if result.summary.usage is not None]
-    names = dict.fromkeys(name for usage in told for name in usage)
-    return {name: sum(usage.get(name, 0) for usage in told) for name in names} or None
+    usages = [result.summary.usage for result in results.values() if result.summary.usage is not None]
+    names = dict.fromkeys(name for usage in usages for name in usage)
+    return {name: sum(usage.get(name, 0) for usage in usages) for name in names} or None
 
 
 def _settings_text(run: Mapping[str, Any]) -> str:

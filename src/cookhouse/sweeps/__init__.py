@@ -1,0 +1,1 @@
+"""Sweeps: one recipe run with several settings, and the runs compared."""
