@@ -53,7 +53,7 @@ def test_registered_weights_that_are_others_now_are_refused(cookhouse: Cookhouse
     words = ("run", "supervised", *SETTINGS[:1], "max_steps=1", *SETTINGS[2:], "registered_model_name=sums")
     done = cookhouse.run(*words, f"log_path={run}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "registered   sums@1" in done.stdout
+    assert "registered     sums@1" in done.stdout
     shown = cookhouse.run("models", "show", "sums").stdout
     assert [line.count(" intact, sha256 ") for line in shown.splitlines() if "tinker://" in line] == [1, 1]
     manifests = list(run.glob("service/checkpoints/*/adapter.json"))

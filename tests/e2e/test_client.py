@@ -72,6 +72,11 @@ def said(command: Cookhouse, *words: str, env: Mapping[str, str] | None = None, 
     return done.stdout
 
 
+def files_in(folder: Path) -> set[Path]:
+    """But for what Python compiles."""
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
 def test_nothing_of_the_engine_is_installed(client: Cookhouse) -> None:
     """Would catch a requirement of the client's that brings torch along."""
     found = f"print([n for n in {ENGINE_PACKAGES!r} if find_spec(n) is not None])"
@@ -152,12 +157,12 @@ def test_runs_are_viewed(trained: Cookhouse) -> None:
 )
 def test_what_needs_the_engine_is_refused(trained: Cookhouse, served: Mapping[str, str], words: list[str]) -> None:
     (trained.folder / "own.py").write_text(OWN_LOSS)
-    before = {path.name for path in trained.folder.rglob("*")}
+    before = files_in(trained.folder)
     done = trained.run(*words, env=served)
     assert done.returncode == 2, done.stdout + done.stderr
     assert COMMAND in done.stderr
     assert done.stderr.count("\n") == 1
-    assert {path.name for path in trained.folder.rglob("*")} <= before | {"__pycache__"}
+    assert files_in(trained.folder) == before
 
 
 def test_without_engine_key_and_address_both_ways_on_are_said(client: Cookhouse) -> None:

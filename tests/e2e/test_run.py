@@ -22,7 +22,7 @@ def test_a_run_reports_before_and_after_and_what_to_type_next(reference: Referen
     for figure in (
         "held-out loss (nats per token)",
         "held-out exact match",
-        "asked ",
+        "prompt ",
         "before ",
         "after ",
         "run directory",

@@ -108,7 +108,7 @@ def train(journey: Journey) -> None:
     said = journey.run("cookhouse runs resume prices")
     assert re.search(r"going on after step \d+ of 60", said)
     assert "done after 60 of 60 steps" in said
-    assert re.search(r"asked .*\nexpected .*\nbefore .*\n(.*\n)?after .*", said)
+    assert re.search(r"prompt .*\nexpected .*\nbefore .*\n(.*\n)?after .*", said)
     journey.run("cookhouse runs")
 
 
