@@ -1,4 +1,4 @@
-"""Whether memory suffices for what a caller asks an engine to keep, and what that will take later."""
+"""Admission of what a caller asks an engine to keep, by the memory that it takes now and later."""
 
 from collections.abc import Callable, Collection, Iterable
 

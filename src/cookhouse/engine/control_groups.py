@@ -1,4 +1,4 @@
-"""What the control groups that a process is in leave it: a container's memory and processor time.
+"""Limits of the control groups that a process is in: a container's memory and processor time.
 
 Both versions of them, and both at once: files and units as in https://docs.kernel.org/admin-guide/cgroup-v2.html and
 https://docs.kernel.org/admin-guide/cgroup-v1/. What cannot be read limits nothing.

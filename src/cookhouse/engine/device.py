@@ -1,4 +1,4 @@
-"""What the machine can do: device and precision of an engine."""
+"""Device and precision of an engine, by what the machine can do."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a worker's loop asks of an engine: the whole surface, implemented with torch, and by tests.
+"""Protocol of an engine, as a worker's loop calls it: implemented with torch, and by tests.
 
 An engine knows models (one trained adapter each, or all weights), snapshots (immutable weights that sampling reads) and
 samples in flight. Its methods block, and are called from one thread; only `memory_use`, which changes nothing, and what

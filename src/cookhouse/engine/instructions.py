@@ -1,4 +1,4 @@
-"""Which of four sets of instructions may be used: the most that the processor has, or fewer, as on an older one.
+"""Sets of instructions that may be used, one of four: the most that the processor has, or fewer, as on an older one.
 
 COOKHOUSE_MAX_CPU_ISA     what the processor may have at most
 avx2                      AVX2, FMA

@@ -1,4 +1,4 @@
-"""How much memory the machine can spare, and what is let go of."""
+"""Memory that the machine can spare, and the release of what is not needed."""
 
 import functools
 import gc

@@ -1,4 +1,4 @@
-"""Who is next among several that have work, so that each gets an equal share."""
+"""Rotation among several that have work, so that each gets an equal share."""
 
 from collections.abc import Container
 from typing import Generic, TypeVar

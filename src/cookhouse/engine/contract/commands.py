@@ -1,4 +1,4 @@
-"""What a worker is told to do. Commands of one model run in the order in which they were submitted.
+"""Commands to a worker. Commands of one model run in the order in which they were submitted.
 
 Every command but `Forget` is answered by exactly one `Done` or `Failed` with its `command_id`, unless its worker is
 lost. A command that failed has changed nothing, and later ones run.

@@ -1,4 +1,4 @@
-"""What a worker tells, in the order in which it happens."""
+"""Events of a worker, in the order in which they happen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What is asked of a worker's engine and what it answers: frozen values of str, int, float, bool and NumPy arrays."""
+"""Requests to a worker's engine and its answers: frozen values of str, int, float, bool and NumPy arrays."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

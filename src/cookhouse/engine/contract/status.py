@@ -1,4 +1,4 @@
-"""What a worker says of itself when it is asked: what it does now, and what memory that takes."""
+"""Status of a worker: what it does now, and what memory that takes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the URLs of commands name."""
+"""URLs of commands, and the folders that they name."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit

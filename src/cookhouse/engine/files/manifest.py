@@ -1,4 +1,4 @@
-"""What makes a folder a checkpoint: `adapter.json`, which is read without torch.
+"""Manifest of a checkpoint: `adapter.json`, which is read without torch.
 
 It names the format, the base model, the adapter's spec, and the sites in the order in which the flat tensors have them.
 """

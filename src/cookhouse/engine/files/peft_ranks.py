@@ -1,4 +1,4 @@
-"""Which rank and which scaling the config of a PEFT adapter gives to a module or a parameter."""
+"""Rank and scaling that the config of a PEFT adapter gives to a module or a parameter."""
 
 import math
 import re

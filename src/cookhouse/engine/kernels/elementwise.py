@@ -1,4 +1,4 @@
-"""What lies between the matrix products of a layer, as differentiable operations over the kernels.
+"""Operations between the matrix products of a layer, differentiable, over the kernels.
 
 Each takes one pass over memory, where torch takes several. In bf16 norms that are trained get gradients, too; in fp32
 torch computes those.

@@ -1,4 +1,4 @@
-"""What a training run trains: weights, gradient and Adam state, each one flat tensor; and the AdamW step over them."""
+"""Adapter of a training run: weights, gradient and Adam state, each one flat tensor; and the AdamW step over them."""
 
 import math
 from dataclasses import dataclass, field

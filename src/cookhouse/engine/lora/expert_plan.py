@@ -1,4 +1,4 @@
-"""Who computes what in one mixture layer of one pass: products of all pairs of position and chosen expert, by grouped
+"""Plan of one mixture layer in one pass: products of all pairs of position and chosen expert, by grouped
 products or expert by expert.
 
 Legend: N packed positions, K experts per position, S = N · K pairs of position and expert, sorted by expert and then by

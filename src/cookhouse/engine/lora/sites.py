@@ -1,4 +1,5 @@
-"""Where adapters attach in a model of `transformers`: linear layers and experts are replaced by ones that carry them.
+"""Sites of a model of `transformers` that adapters attach to: linear layers and experts are replaced by ones that carry
+them.
 
 Routers, norms, embeddings, attention sinks and short convolutions stay as they are. Any other weight matrix is refused
 by name: an adapter that silently skipped it would train less than the user believes.

@@ -1,5 +1,5 @@
-"""What a training pass keeps for its backward: the activations of every decoder layer while they fit into memory, else
-of as many layers as fit; the others keep their input alone and are computed again.
+"""Activations that a training pass keeps for its backward: those of every decoder layer while they fit into memory,
+else of as many layers as fit; the others keep their input alone and are computed again.
 
 Legend: N packed positions of a pass, H hidden.
 """

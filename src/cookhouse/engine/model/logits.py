@@ -1,4 +1,4 @@
-"""What a model does with the products of its output projection: a factor, a bound, or nothing.
+"""Logits of a model from the products of its output projection: by a factor, a bound, or as they are.
 
 Families name these options alike and mean different things by them, so they are read by a table of families, each as
 its forward in `transformers` computes it.

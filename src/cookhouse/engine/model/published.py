@@ -1,4 +1,4 @@
-"""What `transformers` computes with a model on a few tokens, and whether this engine computes the same with it.
+"""Comparison of this engine with `transformers` on a few tokens of a model.
 
 Legend: T tokens, N rows that are compared, H hidden, V vocabulary, F features of a row.
 """

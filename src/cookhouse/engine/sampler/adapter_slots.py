@@ -1,4 +1,4 @@
-"""Which adapters sit in the slots of the stack that decoding steps are captured over.
+"""Slots of the stack that decoding steps are captured over, and the adapters in them.
 
 Legend: N rows of a step, K slots.
 """

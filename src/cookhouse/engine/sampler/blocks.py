@@ -1,4 +1,4 @@
-"""Who uses which block of the key-value cache, and what it holds. Integers only: no tensor is touched here.
+"""Blocks of the key-value cache: who uses each, and what it holds. Integers only: no tensor is touched here.
 
     free, oldest first ──allocate──► used ──remember──► used, known ──free (last user)──► free, still known
                                                             ▲                                   │

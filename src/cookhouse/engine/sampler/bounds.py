@@ -1,4 +1,4 @@
-"""What a sampling request may ask for, whatever the memory."""
+"""Bounds of a sampling request, whatever the memory."""
 
 from cookhouse.engine.contract import SampleRequest
 from cookhouse.engine.model.vocabulary import check_tokens

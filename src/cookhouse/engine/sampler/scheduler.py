@@ -1,4 +1,5 @@
-"""Which sequences run in the next pass, and where in the cache they live. Integers only: testable without a model.
+"""Scheduler of sequences: which run in the next pass, and where in the cache they live. Integers only: testable without
+a model.
 
     submit ──► waiting ──admit──► running ──finish──► (gone)
                   ▲                  │

@@ -1,5 +1,5 @@
-"""What a request asked about its prompt: log-probabilities (nats) of its tokens, or of others in their place, and the
-candidates ranked first.
+"""Log-probabilities that a request asked about its prompt: those (nats) of its tokens, or of others in their place, and
+the candidates ranked first.
 
 Legend: T prompt positions, K ranked candidates, M targets, N packed positions of a pass, H hidden.
 """

@@ -1,4 +1,4 @@
-"""Whether a base model gives the same through the sampler's cache as in one pass."""
+"""Check that a base model gives the same through the sampler's cache as in one pass."""
 
 import numpy as np
 import torch

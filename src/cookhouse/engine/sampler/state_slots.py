@@ -1,4 +1,4 @@
-"""Who uses which state of the recurrent layers, and after which prefix each was kept. Integers only.
+"""Slots of states of the recurrent layers: who uses each, and after which prefix it was kept. Integers only.
 
 A state is written once. A pass reads the one that a sequence has and writes another, so that a pass that failed can be
 repeated, and samples of one prompt share theirs. States after some positions of a prompt are remembered by the number

@@ -1,4 +1,4 @@
-"""What a loss is, and what it is given.
+"""Protocol of a loss, and its arguments.
 
 Legend: M targets of several datums, D datums.
 """

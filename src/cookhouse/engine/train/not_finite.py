@@ -1,4 +1,4 @@
-"""Which datum of a request made a loss, or its derivative, something else than a finite number."""
+"""Search for the datum of a request that made a loss, or its derivative, not finite."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Where datums lie in a pass: end to end, or with the beginning that neighbors have in common laid once.
+"""Placement of datums in a pass: end to end, or with the beginning that neighbors have in common laid once.
 
 A position depends on those before it alone, so that what two datums begin with has the same hidden states in both.
 

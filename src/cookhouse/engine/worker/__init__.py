@@ -1,4 +1,4 @@
-"""What a worker does with its engine: whose turn it is, what it holds, and what it tells. Knows no torch."""
+"""Worker over an engine: its loop, turns, snapshots, saves and status. Knows no torch."""
 
 from cookhouse.engine.worker.loop import Loop, Runner
 

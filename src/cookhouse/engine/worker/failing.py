@@ -1,4 +1,4 @@
-"""How a command fails: told to whoever waits, and logged where the worker is to blame."""
+"""Failure of a command: an event for whoever waits, and a log line where the worker is to blame."""
 
 import logging
 

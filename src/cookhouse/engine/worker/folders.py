@@ -1,4 +1,5 @@
-"""What a URL names on the machine of a worker: a folder that server and worker both see, or one of the worker's own."""
+"""Folders that URLs name on the machine of a worker: one that server and worker both see, or one of the worker's own.
+"""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: nobody else may write there, or they could have us load any code."""
+"""Cache folder of compiled kernels: nobody else may write there, or they could have us load any code."""
 
 import functools
 import logging

@@ -1,4 +1,4 @@
-"""How a kernel is started."""
+"""Launch of a kernel."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a model's layers ask of a layout, and what a key-value cache keeps of it.
+"""Shapes of attention: what a model's layers ask of a layout, and what a key-value cache keeps of it.
 
 Legend: N packed positions, H query heads, K key-value heads, D features per head.
 """

@@ -1,4 +1,4 @@
-"""What a gated delta layer hands to a layout, and what it keeps of a sequence.
+"""Inputs of a gated delta layer, and the state that it keeps of a sequence.
 
 Legend: N packed positions, K key heads, V value heads, D features of a key, E features of a value, W taps of the
 convolution, C channels: queries (K·D), keys (K·D) and values (V·E).

@@ -1,4 +1,4 @@
-"""Where a cluster of Ray's is: `HOST:PORT` of its head, or a word. Knows no Ray."""
+"""Address of a cluster of Ray's: `HOST:PORT` of its head, or a word. Knows no Ray."""
 
 import socket
 from urllib.parse import urlsplit

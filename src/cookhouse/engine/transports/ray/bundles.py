@@ -1,4 +1,4 @@
-"""What a worker takes of a node: what was asked for, and for what was left open a share. Knows no Ray."""
+"""Resources that a worker takes of a node: what was asked for, and for what was left open a share. Knows no Ray."""
 
 import math
 from collections.abc import Mapping, Sequence

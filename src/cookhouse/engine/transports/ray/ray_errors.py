@@ -1,4 +1,4 @@
-"""What Ray raises, as we say and tell it."""
+"""Errors of Ray as failures of the contract."""
 
 from ray.exceptions import (
     LocalRayletDiedError,
