@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from cookhouse.engine.contract import Worker
-from cookhouse.server.pool.member import Member
 from cookhouse.server.pool.plans import WorkerPlan, plans_of
+from cookhouse.server.pool.worker_handle import WorkerHandle
 
-MakeMembers = Callable[..., Sequence[Member]]
+MakeWorkers = Callable[..., Sequence[WorkerHandle]]
 
 
 def _no_worker(plan: WorkerPlan) -> Worker:
@@ -16,14 +16,14 @@ def _no_worker(plan: WorkerPlan) -> Worker:
 
 
 @pytest.fixture
-def make_members() -> MakeMembers:
+def make_workers() -> MakeWorkers:
     """Makes those of `plans_of`, as if they were up."""
 
-    def make(**numbers: int) -> Sequence[Member]:
+    def make(**numbers: int) -> Sequence[WorkerHandle]:
         plans = plans_of(**numbers)
-        members = [Member(plan, _no_worker, take=lambda *_: None, on_lost=lambda *_: None) for plan in plans]
-        for member in members:
-            member.is_up = True
-        return members
+        workers = [WorkerHandle(plan, _no_worker, take=lambda *_: None, on_lost=lambda *_: None) for plan in plans]
+        for worker in workers:
+            worker.is_up = True
+        return workers
 
     return make

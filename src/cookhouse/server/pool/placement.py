@@ -13,8 +13,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
 from cookhouse.engine.contract import Create, Load, ModelCommand, SampleRequest
-from cookhouse.server.pool.member import Member
 from cookhouse.server.pool.needs import Need
+from cookhouse.server.pool.worker_handle import WorkerHandle
 
 _MODEL_TOKENS = 2**16
 """What a model counts that a worker has: a large batch, since more will come for as long as it is there."""
@@ -37,22 +37,22 @@ Prefix = tuple[str, str, bytes]
 
 class Placement:
     def __init__(self) -> None:
-        self._models: dict[str, Member] = {}
-        self._held: dict[Member, dict[str, None]] = {}
+        self._models: dict[str, WorkerHandle] = {}
+        self._held: dict[WorkerHandle, dict[str, None]] = {}
         """Models, by worker."""
         self._used_at: dict[str, float] = {}
         """When a command of a model was last sent or answered, on the clock of `time.monotonic`."""
-        self._sent_to: dict[str, Member] = {}
+        self._sent_to: dict[str, WorkerHandle] = {}
         """By model that was moved: the worker that has yet to load it."""
-        self._prefixes: dict[Member, OrderedDict[Prefix, None]] = {}
+        self._prefixes: dict[WorkerHandle, OrderedDict[Prefix, None]] = {}
 
-    def member_of(self, model_id: str) -> Member | None:
+    def worker_of(self, model_id: str) -> WorkerHandle | None:
         return self._models.get(model_id)
 
-    def put_model(self, model_id: str, member: Member) -> None:
+    def put_model(self, model_id: str, worker: WorkerHandle) -> None:
         self.drop_models([model_id])
-        self._models[model_id] = member
-        self._held.setdefault(member, {})[model_id] = None
+        self._models[model_id] = worker
+        self._held.setdefault(worker, {})[model_id] = None
         self.note_use(model_id)
 
     def note_use(self, model_id: str) -> None:
@@ -60,40 +60,42 @@ class Placement:
         if model_id in self._models:
             self._used_at[model_id] = time.monotonic()
 
-    def send_to(self, model_id: str, member: Member) -> None:
+    def send_to(self, model_id: str, worker: WorkerHandle) -> None:
         """Have a model that was taken from one worker go to another."""
-        self._sent_to[model_id] = member
+        self._sent_to[model_id] = worker
 
     def drop_models(self, model_ids: Iterable[str]) -> None:
         for model_id in model_ids:
             self._used_at.pop(model_id, None)
             self._sent_to.pop(model_id, None)
-            member = self._models.pop(model_id, None)
-            if member is not None:
-                del self._held[member][model_id]
+            worker = self._models.pop(model_id, None)
+            if worker is not None:
+                del self._held[worker][model_id]
 
     def is_sent(self, model_id: str) -> bool:
         """Whether a model was moved, and has yet to be loaded."""
         return model_id in self._sent_to
 
-    def models_of(self, member: Member) -> Sequence[str]:
-        return list(self._held.get(member, ()))
+    def models_of(self, worker: WorkerHandle) -> Sequence[str]:
+        return list(self._held.get(worker, ()))
 
-    def num_models(self) -> Counter[Member]:
-        return Counter({member: len(held) for member, held in self._held.items()})
+    def num_models(self) -> Counter[WorkerHandle]:
+        return Counter({worker: len(held) for worker, held in self._held.items()})
 
-    def for_model(self, members: Iterable[Member], need: Need, model_id: str = "") -> Sequence[Member]:
+    def for_model(self, workers: Iterable[WorkerHandle], need: Need, model_id: str = "") -> Sequence[WorkerHandle]:
         """Workers that may train a model which none has, the best first."""
         number = self.num_models()
         sent_to = self._sent_to.get(model_id)
 
-        def cost(member: Member) -> tuple[bool, bool, bool, int, int]:
-            tokens = member.num_tokens + _MODEL_TOKENS * number[member] + _load_tokens(member, need)
-            return not member.is_up, member.lacks_room(need), member is not sent_to, tokens, member.plan.index
+        def cost(worker: WorkerHandle) -> tuple[bool, bool, bool, int, int]:
+            tokens = worker.num_tokens + _MODEL_TOKENS * number[worker] + _load_tokens(worker, need)
+            return not worker.is_up, worker.lacks_room(need), worker is not sent_to, tokens, worker.plan.index
 
-        return sorted((one for one in members if one.plan.trains and not one.is_leaving), key=cost)
+        return sorted((one for one in workers if one.plan.trains and not one.is_draining), key=cost)
 
-    def better_member(self, model_id: str, members: Iterable[Member], need: Need, num_bytes: int) -> Member | None:
+    def better_worker(
+        self, model_id: str, workers: Iterable[WorkerHandle], need: Need, num_bytes: int
+    ) -> WorkerHandle | None:
         """The worker that should have a model whose state takes so many bytes; None: it stays where it is.
 
         That worker trains at least two models fewer, of those that something is asked of, and has memory for this one.
@@ -104,15 +106,15 @@ class Placement:
         if num_here < 2:
             return None
 
-        def cost(member: Member) -> tuple[int, bool, int]:
-            num_active, has_base_model = len(self._active(member)), member.has_base_model(need.base_model)
-            load_tokens = _load_tokens(member, need) if num_active else 0  # it keeps nobody waiting
-            return _MODEL_TOKENS * num_active + load_tokens, not has_base_model, member.plan.index
+        def cost(worker: WorkerHandle) -> tuple[int, bool, int]:
+            num_active, has_base_model = len(self._active(worker)), worker.has_base_model(need.base_model)
+            load_tokens = _load_tokens(worker, need) if num_active else 0  # it keeps nobody waiting
+            return _MODEL_TOKENS * num_active + load_tokens, not has_base_model, worker.plan.index
 
         others = [
             one
-            for one in members
-            if one is not present and one.plan.trains and one.is_steady and not one.is_leaving
+            for one in workers
+            if one is not present and one.plan.trains and one.is_steady and not one.is_draining
             if one.has_room(need, _BYTES_OF_STATE * num_bytes) and not self._is_loading(one)
         ]
         best = min(others, key=cost, default=None)
@@ -120,63 +122,63 @@ class Placement:
             return None
         return best
 
-    def _is_loading(self, member: Member) -> bool:
-        commands = (call.command for call in member.calls.values())
-        return member in self._sent_to.values() or any(isinstance(command, Create | Load) for command in commands)
+    def _is_loading(self, worker: WorkerHandle) -> bool:
+        commands = (call.command for call in worker.commands.values())
+        return worker in self._sent_to.values() or any(isinstance(command, Create | Load) for command in commands)
 
-    def _active(self, member: Member) -> set[str]:
+    def _active(self, worker: WorkerHandle) -> set[str]:
         """The models that a worker trains, or is about to."""
         since = time.monotonic() - _ACTIVE_SECONDS
-        commands = (call.command for call in member.calls.values())
+        commands = (call.command for call in worker.commands.values())
         asked = {command.model_id for command in commands if isinstance(command, ModelCommand)}
-        active = {name for name in self.models_of(member) if name in asked or self._used_at[name] > since}
-        return active | {model_id for model_id, one in self._sent_to.items() if one is member}
+        active = {name for name in self.models_of(worker) if name in asked or self._used_at[name] > since}
+        return active | {model_id for model_id, one in self._sent_to.items() if one is worker}
 
-    def for_sample(self, members: Iterable[Member], request: SampleRequest, need: Need) -> Member | None:
+    def for_sample(self, workers: Iterable[WorkerHandle], request: SampleRequest, need: Need) -> WorkerHandle | None:
         """The worker that draws a sample; None: there is none that samples."""
         prefix = _prefix(request)
 
-        def cost(member: Member) -> tuple[bool, bool, int, int]:
+        def cost(worker: WorkerHandle) -> tuple[bool, bool, int, int]:
             snapshot_id = request.snapshot_id
             has_weights = (
-                member.has_base_model(need.base_model) if snapshot_id is None else snapshot_id in member.snapshots
+                worker.has_base_model(need.base_model) if snapshot_id is None else snapshot_id in worker.snapshots
             )
-            tokens = member.num_tokens + _load_tokens(member, need)
+            tokens = worker.num_tokens + _load_tokens(worker, need)
             tokens += 0 if has_weights or snapshot_id is None else _FETCH_TOKENS
-            tokens += 0 if prefix in self._prefixes.get(member, ()) else int(request.prompt_T.size)
-            return not member.is_up, not has_weights and member.lacks_room(need), tokens, member.plan.index
+            tokens += 0 if prefix in self._prefixes.get(worker, ()) else int(request.prompt_T.size)
+            return not worker.is_up, not has_weights and worker.lacks_room(need), tokens, worker.plan.index
 
-        can_sample = [member for member in members if member.plan.samples and not member.is_leaving]
+        can_sample = [worker for worker in workers if worker.plan.samples and not worker.is_draining]
         chosen = min(can_sample, key=cost, default=None)
         if chosen is not None and len(can_sample) > 1:
             self._remember(chosen, prefix)
         return chosen
 
-    def for_fetch(self, members: Iterable[Member], need: Need) -> Member | None:
+    def for_fetch(self, workers: Iterable[WorkerHandle], need: Need) -> WorkerHandle | None:
         """The worker that reads weights first which several may ask for."""
 
-        def cost(member: Member) -> tuple[bool, bool, int, int]:
-            tokens = member.num_tokens + _load_tokens(member, need)
-            return not member.is_up, member.lacks_room(need), tokens, member.plan.index
+        def cost(worker: WorkerHandle) -> tuple[bool, bool, int, int]:
+            tokens = worker.num_tokens + _load_tokens(worker, need)
+            return not worker.is_up, worker.lacks_room(need), tokens, worker.plan.index
 
-        return min((one for one in members if one.plan.samples and not one.is_leaving), key=cost, default=None)
+        return min((one for one in workers if one.plan.samples and not one.is_draining), key=cost, default=None)
 
-    def forget(self, member: Member) -> None:
+    def forget(self, worker: WorkerHandle) -> None:
         """A worker was lost, or has left."""
-        self._prefixes.pop(member, None)
-        self.drop_models(self.models_of(member))
-        self._held.pop(member, None)
+        self._prefixes.pop(worker, None)
+        self.drop_models(self.models_of(worker))
+        self._held.pop(worker, None)
 
-    def _remember(self, member: Member, prefix: Prefix) -> None:
-        known = self._prefixes.setdefault(member, OrderedDict())
+    def _remember(self, worker: WorkerHandle, prefix: Prefix) -> None:
+        known = self._prefixes.setdefault(worker, OrderedDict())
         known[prefix] = None
         known.move_to_end(prefix)
         if len(known) > _MAX_PREFIXES:
             known.popitem(last=False)
 
 
-def _load_tokens(member: Member, need: Need) -> int:
-    return 0 if member.has_base_model(need.base_model) else _LOAD_TOKENS
+def _load_tokens(worker: WorkerHandle, need: Need) -> int:
+    return 0 if worker.has_base_model(need.base_model) else _LOAD_TOKENS
 
 
 def _prefix(request: SampleRequest) -> Prefix:

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from cookhouse.engine.contract import Account, Fetch, LoraSpec, SampleRequest
-from cookhouse.server.pool.call import Call
-from cookhouse.server.pool.member import Member
 from cookhouse.server.pool.moves import Moves
 from cookhouse.server.pool.needs import Need
+from cookhouse.server.pool.pending import PendingCommand
+from cookhouse.server.pool.worker_handle import WorkerHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Weights:
         self.moves = moves
         self.shapes: dict[str, Shape] = {}
         """Of published weights, by snapshot."""
-        self._origins: dict[str, tuple[Member, str]] = {}
+        self._origins: dict[str, tuple[WorkerHandle, str]] = {}
         """The worker that published them last, and of which model."""
         self._newest: dict[str, str] = {}
         """The snapshot that was published last, by model."""
         self._fetches: dict[str, Fetch] = {}
         """By snapshot: what a worker that lacks it is told first."""
-        self._coming: dict[str, list[Call]] = {}
+        self._coming: dict[str, list[PendingCommand]] = {}
         """By snapshot that is to be published again: the samples that wait for it."""
 
     def fetch(self, snapshot_id: str) -> Fetch | None:
@@ -54,13 +54,13 @@ class Weights:
         shape = self.shapes.get(snapshot_id)
         return Need(request.base_model) if shape is None else shape.need(trains=False)
 
-    def note_published(self, snapshot_id: str, shape: Shape, member: Member, model_id: str) -> None:
+    def note_published(self, snapshot_id: str, shape: Shape, worker: WorkerHandle, model_id: str) -> None:
         """A worker is about to publish weights of a model."""
         self.shapes[snapshot_id] = shape
-        self._origins[snapshot_id] = member, model_id
+        self._origins[snapshot_id] = worker, model_id
         self._newest[model_id] = snapshot_id
 
-    def origin(self, snapshot_id: str) -> Member | None:
+    def origin(self, snapshot_id: str) -> WorkerHandle | None:
         """The worker that published weights last."""
         return self._origins[snapshot_id][0] if snapshot_id in self._origins else None
 
@@ -73,11 +73,11 @@ class Weights:
         none any more, no other file has them, and their model has published no newer ones.
         """
         origin, model_id = self._origins[snapshot_id]
-        stays = snapshot_id in origin.snapshots and not origin.is_leaving
+        stays = snapshot_id in origin.snapshots and not origin.is_draining
         is_elsewhere = stays or snapshot_id in self._fetches
         return not is_elsewhere and self._newest.get(model_id) == snapshot_id
 
-    def note_file(self, fetch: Fetch) -> Sequence[Call]:
+    def note_file(self, fetch: Fetch) -> Sequence[PendingCommand]:
         """Take note of a file; the samples that waited for it."""
         self._fetches[fetch.snapshot_id] = fetch
         return self._coming.pop(fetch.snapshot_id, [])
@@ -99,7 +99,7 @@ class Weights:
     def expect(self, snapshot_id: str) -> None:
         self._coming.setdefault(snapshot_id, [])
 
-    def waits(self, snapshot_id: str, call: Call | None = None) -> bool:
+    def waits(self, snapshot_id: str, call: PendingCommand | None = None) -> bool:
         """Whether weights are to be published again; a sample then waits for them."""
         if snapshot_id not in self._coming:
             return False
@@ -107,7 +107,7 @@ class Weights:
             self._coming[snapshot_id].append(call)
         return True
 
-    def come(self, snapshot_id: str) -> Sequence[Call]:
+    def come(self, snapshot_id: str) -> Sequence[PendingCommand]:
         """They are published again, or never will be: the samples that waited."""
         return self._coming.pop(snapshot_id, [])
 
@@ -121,15 +121,15 @@ class Weights:
         if self.moves is not None and self.moves.fetch(snapshot_id) is not None:
             self.moves.drop(snapshot_id)
 
-    def only_at(self, member: Member, members: Iterable[Member]) -> Sequence[str]:
+    def only_at(self, worker: WorkerHandle, workers: Iterable[WorkerHandle]) -> Sequence[str]:
         """Weights that go with a worker, in no file and with no other: in the order of their publication."""
-        others: set[str] = set().union(*(one.snapshots for one in members if one is not member))
-        names = [name for name in member.snapshots - others if self.fetch(name) is None]
+        others: set[str] = set().union(*(one.snapshots for one in workers if one is not worker))
+        names = [name for name in worker.snapshots - others if self.fetch(name) is None]
         places = {name: place for place, name in enumerate(self.shapes)}
         return sorted(names, key=lambda name: (places.get(name, -1), name))
 
-    def holder(self, snapshot_id: str, members: Iterable[Member]) -> Member | None:
+    def holder(self, snapshot_id: str, workers: Iterable[WorkerHandle]) -> WorkerHandle | None:
         """A worker that has weights, rather one that is up, and the one that published them."""
-        holders = [member for member in members if snapshot_id in member.snapshots]
+        holders = [worker for worker in workers if snapshot_id in worker.snapshots]
         origin = self.origin(snapshot_id)
-        return min(holders, key=lambda member: (not member.is_up, member is not origin), default=None)
+        return min(holders, key=lambda worker: (not worker.is_up, worker is not origin), default=None)

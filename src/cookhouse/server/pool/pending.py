@@ -23,7 +23,7 @@ _UNBOUNDED_TOKENS = 1024
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Call:
+class PendingCommand:
     command: Command
     answer: "asyncio.Future[Output]"
     on_tokens: OnTokens | None = None
@@ -74,7 +74,7 @@ def num_tokens(command: Command) -> int:
     return 0
 
 
-def forgetting(
+def forget_command(
     owner: str,
     session_id: str,
     *,

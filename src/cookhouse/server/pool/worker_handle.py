@@ -28,10 +28,10 @@ from cookhouse.engine.contract import (
     Worker,
 )
 from cookhouse.errors import CookhouseError
-from cookhouse.server.pool.call import Call, num_tokens
 from cookhouse.server.pool.leftovers import delete_written
 from cookhouse.server.pool.life import WorkerLife
 from cookhouse.server.pool.needs import Need
+from cookhouse.server.pool.pending import PendingCommand, num_tokens
 from cookhouse.server.pool.plans import WorkerPlan
 from cookhouse.server.refusals import LostError, error_of
 
@@ -49,7 +49,7 @@ _END_SECONDS = 1.0
 MakeWorker = Callable[[WorkerPlan], Worker]
 
 
-class Member:
+class WorkerHandle:
     """Lives on the event loop."""
 
     def __init__(
@@ -57,9 +57,9 @@ class Member:
         plan: WorkerPlan,
         make_worker: MakeWorker,
         *,
-        take: Callable[["Member", Event], None],
-        on_lost: Callable[["Member", str], None],
-        on_tried: Callable[["Member"], None] = lambda _member: None,
+        take: Callable[["WorkerHandle", Event], None],
+        on_lost: Callable[["WorkerHandle", str], None],
+        on_tried: Callable[["WorkerHandle"], None] = lambda _member: None,
         is_alone: Callable[[], bool] = lambda: True,
     ) -> None:
         """`take` is given what the worker tells, `on_lost` why it ended, before another is made. `on_tried` is told
@@ -68,9 +68,9 @@ class Member:
         self.plan = plan
         self.life = WorkerLife()
         self.is_up = False
-        self.is_leaving = False
+        self.is_draining = False
         """Whether it is given nothing new, and ends."""
-        self.calls: dict[str, Call] = {}
+        self.commands: dict[str, PendingCommand] = {}
         """Those that are with it, by command."""
         self.snapshots: set[str] = set()
         """Weights that it was told of."""
@@ -136,16 +136,16 @@ class Member:
         await self._delete_unanswered()
         return is_closed
 
-    def put(self, call: Call) -> None:
+    def put(self, call: PendingCommand) -> None:
         """Submit a command, which counts as this worker's until it is answered."""
         call.worker = self.name
-        self.calls[call.command.command_id] = call
+        self.commands[call.command.command_id] = call
         self.num_tokens += num_tokens(call.command)
         self.submit(call.command)
 
-    def pop(self, command_id: str) -> Call | None:
+    def pop(self, command_id: str) -> PendingCommand | None:
         """A command that is answered, or was lost."""
-        call = self.calls.pop(command_id, None)
+        call = self.commands.pop(command_id, None)
         if call is not None:
             call.worker = None
             self.num_tokens -= num_tokens(call.command)
@@ -163,12 +163,12 @@ class Member:
         if not self.is_up and self.pop(command_id) is not None:
             self._outgoing = [command for command in self._outgoing if command.command_id != command_id]
 
-    def recall(self) -> tuple[Sequence[Call], Sequence[Forget]]:
+    def recall(self) -> tuple[Sequence[PendingCommand], Sequence[Forget]]:
         """Take back what waits for a worker that is not up: what was asked, and what was to be forgotten, in order."""
         assert not self.is_up
         forgets = [command for command in self._outgoing if isinstance(command, Forget)]
         self._outgoing.clear()
-        calls = [self.pop(command_id) for command_id in list(self.calls)]
+        calls = [self.pop(command_id) for command_id in list(self.commands)]
         self.snapshots, self.fetched, self.evicted = set(), set(), set()
         return [call for call in calls if call is not None], forgets
 
@@ -239,7 +239,7 @@ class Member:
     def knows(self, command: Forget) -> bool:
         """Whether it has anything of what is to be forgotten, beside models."""
         has_weights = any(name in self.snapshots or name in self.evicted for name in command.snapshot_ids)
-        return bool(command.urls) or has_weights or any(name in self.calls for name in command.command_ids)
+        return bool(command.urls) or has_weights or any(name in self.commands for name in command.command_ids)
 
     def _flush(self) -> None:
         """Submit all that has come up in this turn of the loop."""
@@ -301,7 +301,7 @@ class Member:
         self.is_up = False
         if self._is_closing:
             return ()
-        then = "it was leaving" if self.is_leaving else "another is being started"
+        then = "it was leaving" if self.is_draining else "another is being started"
         _log.error("%s was lost: %s; %s", self.in_words, reason, then)
         self.life.lose(reason)
         self.room = None
@@ -311,7 +311,7 @@ class Member:
         except Exception:
             _log.exception("what went with %s could not be dealt with", self.in_words)
         await self._drop()
-        return () if self.is_leaving else await self._restart()
+        return () if self.is_draining else await self._restart()
 
     async def _restart(self) -> Sequence[Event]:
         """Start workers until one is up; after a pause where the last one did nothing, and did not live long."""

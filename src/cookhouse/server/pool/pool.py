@@ -1,6 +1,6 @@
 """Commands under way at the workers of a server, and who waits for each. Lives on the event loop.
 
-    send ──► Placement ──► Member ──► worker ── events ──► the future of each command
+    send ──► Placement ──► WorkerHandle ──► worker ── events ──► the future of each command
                  └── a sample whose weights are elsewhere: written there, fetched here, then drawn
 
 A worker that is lost is replaced. What it held in memory is gone, and the commands that wait for it fail with
@@ -38,25 +38,25 @@ from cookhouse.engine.contract import (
     Up,
 )
 from cookhouse.errors import CookhouseError
-from cookhouse.server.pool.call import Call, OnTokens
 from cookhouse.server.pool.creations import Creation
 from cookhouse.server.pool.departures import Departures
 from cookhouse.server.pool.dispatch import Dispatch
-from cookhouse.server.pool.leaving import Gone
-from cookhouse.server.pool.member import MakeWorker, Member
+from cookhouse.server.pool.life import LostState
 from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.moves import Moves
 from cookhouse.server.pool.news import News
+from cookhouse.server.pool.pending import OnTokens, PendingCommand
 from cookhouse.server.pool.plans import Kind, WorkerPlan
 from cookhouse.server.pool.roster import Roster
 from cookhouse.server.pool.weights import Weights
+from cookhouse.server.pool.worker_handle import MakeWorker, WorkerHandle
 from cookhouse.server.refusals import LostError, error_of
 
 _log = logging.getLogger(__name__)
 _MOVES = "moves"
 
 
-class Calls:
+class Pool:
     def __init__(
         self,
         make_worker: MakeWorker,
@@ -66,7 +66,7 @@ class Calls:
         folder: Path | None = None,
         max_file_bytes: int = 2**33,
         max_losses: int = 3,
-        on_lost: Callable[[Gone], None] = lambda _gone: None,
+        on_lost: Callable[[LostState], None] = lambda _gone: None,
     ) -> None:
         """`make_worker` is called in the event loop's thread, for each of `plans`; `on_lost` is told what went with a
         worker, before its calls fail: what it sends goes to others or to the next one, and what it expects will come
@@ -83,8 +83,8 @@ class Calls:
             lambda member: self._departures.remove(member),
             lambda member, seconds: self._departures.end(member, seconds),
         )
-        self.members = self._roster.members
-        self._calls: dict[str, Call] = {}
+        self.workers = self._roster.workers
+        self._calls: dict[str, PendingCommand] = {}
         """All that have no answer, also those that are with no worker yet."""
         self._weights = Weights(None if folder is None else Moves(folder / _MOVES, max_file_bytes))
         self._dispatch = Dispatch(self._roster, self._weights, self._calls, ask=self.ask, sampled=self.sampled)
@@ -117,7 +117,7 @@ class Calls:
         `ServiceError` where the worker failed.
         """
         answer: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
-        call = Call(command=command, answer=answer, on_tokens=on_tokens)
+        call = PendingCommand(command=command, answer=answer, on_tokens=on_tokens)
         if spent is not None:
             call.spent = spent
             call.is_counted = False
@@ -127,21 +127,21 @@ class Calls:
             self._dispatch.place(each)
         return answer
 
-    def ask(self, member: Member, command: Command) -> asyncio.Future[Output]:
+    def ask(self, member: WorkerHandle, command: Command) -> asyncio.Future[Output]:
         """Submit a command to one of the workers."""
         answer: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
-        call = self._calls[command.command_id] = Call(command=command, answer=answer)
+        call = self._calls[command.command_id] = PendingCommand(command=command, answer=answer)
         member.put(call)
         return answer
 
     def forget(self, command: Forget) -> None:
         """Submit what has no answer."""
-        holders = {self._placement.member_of(model_id) for model_id in command.model_ids}
-        told = [member for member in self.members if member in holders or member.knows(command)]
+        holders = {self._placement.worker_of(model_id) for model_id in command.model_ids}
+        told = [member for member in self.workers if member in holders or member.knows(command)]
         for snapshot_id in command.snapshot_ids:
             self.give_up(snapshot_id)
             self._weights.forget(snapshot_id)
-            for member in self.members:
+            for member in self.workers:
                 member.drop(snapshot_id)
         if command.model_ids:
             self.room_news.tell()
@@ -180,7 +180,7 @@ class Calls:
         commands = (call.command for call in self._calls.values())
         return {one.request.snapshot_id or "" for one in commands if isinstance(one, Sample)}
 
-    def models_of(self, member: Member) -> Sequence[str]:
+    def models_of(self, member: WorkerHandle) -> Sequence[str]:
         """The models that a worker has."""
         return self._placement.models_of(member)
 
@@ -198,11 +198,11 @@ class Calls:
         """Start one more worker, which is given work once it is up. Raises as `next_plan`."""
         return self._roster.add(kind)
 
-    def leave(self, name: str) -> Member:
+    def leave(self, name: str) -> WorkerHandle:
         """See `Departures`."""
         return self._departures.leave(name)
 
-    async def empty(self, member: Member, seconds: float) -> None:
+    async def empty(self, member: WorkerHandle, seconds: float) -> None:
         """See `Departures`."""
         await self._departures.empty(member, seconds)
 
@@ -222,14 +222,14 @@ class Calls:
         """See `Departures`."""
         self._departures.balance(model_id, num_bytes)
 
-    def _member(self, plan: WorkerPlan) -> Member:
-        return Member(
+    def _member(self, plan: WorkerPlan) -> WorkerHandle:
+        return WorkerHandle(
             plan,
             self._make_worker,
             take=self._take,
             on_lost=lambda member, reason: self._departures.note_lost(member, reason),
             on_tried=lambda _member: self._place_again(),
-            is_alone=lambda: len(self.members) == 1,
+            is_alone=lambda: len(self.workers) == 1,
         )
 
     def _place_again(self) -> None:
@@ -245,7 +245,7 @@ class Calls:
                 self.forget(command)
         self.room_news.tell()
 
-    def _take(self, member: Member, event: Event) -> None:
+    def _take(self, member: WorkerHandle, event: Event) -> None:
         match event:
             case Done(command_id=command_id, output=output):
                 call = self._pop(member, command_id)
@@ -257,8 +257,8 @@ class Calls:
                     _log.error("%s failed: %s", member.in_words, failure.details)
                 self._fail(member, command_id, error_of(failure))
             case Tokens(command_id=command_id, output=output):
-                if command_id in member.calls:
-                    member.calls[command_id].tell(output)
+                if command_id in member.commands:
+                    member.commands[command_id].tell(output)
             case Spent(amounts=amounts):
                 self._note_spent(member, amounts)
             case Room():
@@ -267,19 +267,19 @@ class Calls:
             case Evicted(snapshot_id=snapshot_id):
                 self._note_evicted(member, snapshot_id)
 
-    def _note_spent(self, member: Member, amounts: Sequence[Amount]) -> None:
+    def _note_spent(self, member: WorkerHandle, amounts: Sequence[Amount]) -> None:
         """Put what was used to its command: only the worker that answers one is counted. The rest counts at once."""
         self._meter.recent.count(amounts)
         self._meter.count([amount for amount in amounts if not amount.command_id])
         for amount in amounts:
-            if amount.command_id in member.calls:
-                member.calls[amount.command_id].spent.append(amount)
+            if amount.command_id in member.commands:
+                member.commands[amount.command_id].spent.append(amount)
 
-    def _count(self, call: Call) -> None:
+    def _count(self, call: PendingCommand) -> None:
         if call.is_counted:
             self._meter.count(call.spent)
 
-    def _pop(self, member: Member, command_id: str) -> Call | None:
+    def _pop(self, member: WorkerHandle, command_id: str) -> PendingCommand | None:
         call = member.pop(command_id)
         if call is not None:
             self._calls.pop(command_id, None)
@@ -288,14 +288,14 @@ class Calls:
                 self._placement.note_use(call.command.model_id)
         return call
 
-    def _settle(self, call: Call) -> None:
+    def _settle(self, call: PendingCommand) -> None:
         """What was to make a model has made it, or has failed: what came behind it follows."""
         if not isinstance(call.command, Create | Load):
             return
         for behind in self._creations.end(call.command.model_id):
             self._dispatch.place(behind)
 
-    def _fail(self, member: Member, command_id: str, error: CookhouseError) -> None:
+    def _fail(self, member: WorkerHandle, command_id: str, error: CookhouseError) -> None:
         call = member.pop(command_id)
         if call is None:
             return
@@ -303,7 +303,7 @@ class Calls:
             error = self._why_canceled(member, call.command, error)
         if isinstance(error, NoMemoryError):
             member.note_refusal(call.command)
-        if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.members) > 1:
+        if isinstance(call.command, Sample) and isinstance(error, NoMemoryError) and len(self.workers) > 1:
             call.refusals[member.name] = str(error)
             self._dispatch.place(call)
             return
@@ -312,7 +312,7 @@ class Calls:
             return
         if isinstance(call.command, Create | Load):
             then = self._creations.next(call.command.model_id, member, error)
-            if isinstance(then, Member):
+            if isinstance(then, WorkerHandle):
                 _log.info("%s cannot take %s: %s", member.name, call.command.model_id, error)
                 if not isinstance(error, NoMemoryError):
                     member.cannot_load.add(call.command.base_model)
@@ -328,21 +328,21 @@ class Calls:
         self._count(call)
         call.fail(error)
 
-    def _why_canceled(self, member: Member, command: Save, error: CanceledError) -> CookhouseError:
+    def _why_canceled(self, member: WorkerHandle, command: Save, error: CanceledError) -> CookhouseError:
         """A worker forgets a model with which others go on: what it was to write has to be asked of these."""
-        if member.is_leaving:
+        if member.is_draining:
             return LostError(f"the engine was lost: {member.name} has left")
         if command.model_id in self._shapes:
             return LostError(f"the engine was lost: {command.model_id} has moved to another worker")
         return error
 
-    def _note_evicted(self, member: Member, snapshot_id: str) -> None:
+    def _note_evicted(self, member: WorkerHandle, snapshot_id: str) -> None:
         _log.info("weights of a sampling client were dropped: %s", snapshot_id)
-        is_elsewhere = any(snapshot_id in one.snapshots for one in self.members if one is not member)
+        is_elsewhere = any(snapshot_id in one.snapshots for one in self.workers if one is not member)
         if is_elsewhere or self._weights.fetch(snapshot_id) is not None:
             member.note_dropped(snapshot_id)
 
-    def _drop_waiting(self, calls: Sequence[Call]) -> None:
+    def _drop_waiting(self, calls: Sequence[PendingCommand]) -> None:
         """Cancel those that no worker has."""
         for call in calls:
             if call.worker is None and self._calls.pop(call.command.command_id, None) is not None:
