@@ -29,7 +29,7 @@ def test_a_model_that_moves_goes_on_to_the_bit(host: Host, float32_host: Host, m
     """Would catch a step that is lost or repeated on the way to another worker, and moments that stay behind."""
     pool = host.service.pool
     first, second = pool.workers
-    monkeypatch.setattr(pool._placement, "better_worker", lambda *_: second)
+    monkeypatch.setattr(pool.placement, "better_worker", lambda *_: second)
 
     def work(url: str) -> object:
         with tinker.ServiceClient(base_url=url, api_key=KEY) as client:
@@ -37,10 +37,10 @@ def test_a_model_that_moves_goes_on_to_the_bit(host: Host, float32_host: Host, m
             losses = train(trainer, 3)
             model_id = trainer.get_info().model_id
             if url == host.url:
-                assert model_id in pool.models_of(first)
-                host.on_loop(lambda: pool.balance(model_id, 1))
+                assert model_id in pool.placement.models_of(first)
+                host.on_loop(lambda: host.service.supervisor.balance(model_id, 1))
             losses += train(trainer, 3)
-            assert url != host.url or model_id in pool.models_of(second)
+            assert url != host.url or model_id in pool.placement.models_of(second)
             sampler = trainer.save_weights_and_get_sampling_client().result()
             return losses, [one.tokens for one in sampler.sample(PROMPT, 2, greedy(16)).result().sequences]
 

@@ -44,7 +44,7 @@ def refusal(server: Server, route: str, content: object = None) -> tuple[int, st
 
 def place_of(host: Host, model_id: str) -> str:
     pool = host.service.pool
-    (name,) = [worker.name for worker in pool.workers if model_id in pool.models_of(worker)]
+    (name,) = [worker.name for worker in pool.workers if model_id in pool.placement.models_of(worker)]
     return name
 
 
@@ -161,7 +161,7 @@ def test_records_of_several_workers_have_their_names(host: Host, caplog: pytest.
     caplog.set_level(logging.WARNING, "tests.worker")
     record = Logged(name="tests.worker", level=logging.WARNING, message="low on memory: 100%")
     for worker in host.service.pool.workers:
-        host.on_loop(lambda worker=worker: worker._hand_on(record))  # type: ignore[misc]
+        host.on_loop(lambda worker=worker: worker._relay(record))  # type: ignore[misc]
     assert [text for name, _, text in caplog.record_tuples if name == "tests.worker"] == [
         "worker0: low on memory: 100%",
         "worker1: low on memory: 100%",
@@ -171,7 +171,7 @@ def test_records_of_several_workers_have_their_names(host: Host, caplog: pytest.
 def test_a_lone_engines_records_have_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     record = Logged(name="tests.worker", level=logging.WARNING, message="low on memory")
     with hosted(tmp_path, FakeEngine) as host:
-        host.on_loop(lambda: host.service.pool.workers[0]._hand_on(record))
+        host.on_loop(lambda: host.service.pool.workers[0]._relay(record))
     assert ("tests.worker", logging.WARNING, "low on memory") in caplog.record_tuples
 
 
@@ -224,7 +224,7 @@ def test_weights_that_were_published_before_a_move_outlive_the_worker(tmp_path: 
         server.post("/workers", kind="worker")
         pool = host.service.pool
         wait_until(lambda: all(worker.is_up for worker in pool.workers))
-        host.on_loop(lambda: pool.balance(model_id, 1))
+        host.on_loop(lambda: host.service.supervisor.balance(model_id, 1))
         assert server.grad_norm(model_id, 2) == 0.0
         assert place_of(host, model_id) == "worker1"
         server.post("/workers/engine/drain", seconds=0)

@@ -246,16 +246,16 @@ class SimulatedServer:
     async def _change(self, service: Service) -> None:
         workers = service.pool.workers
         if self._chance.random() < 0.5 and len(workers) < 2 * len(self._plans):
-            service.pool.add()
+            service.supervisor.add()
             self.counts["adds"] += 1
             return
         name = self._chance.choice([worker.name for worker in workers])
         try:
-            worker = service.pool.leave(name)
+            worker = service.supervisor.begin_drain(name)
         except InputError:
             self.counts["drains refused"] += 1
             return
-        await service.pool.empty(worker, self._chance.random() * self._changes.drain_seconds)
+        await service.supervisor.drain(worker, self._chance.random() * self._changes.drain_seconds)
         self.counts["drains"] += 1
 
     def _make_worker(self, plan: WorkerPlan) -> Worker:
@@ -274,21 +274,22 @@ class SimulatedServer:
         service = self.service
         sequencer, pool = service.sequencer, service.pool
         engines = [self.engines[worker.name] for worker in pool.workers]
+        memories = [worker.memory for worker in pool.workers]
         held: dict[str, object] = {
             "sessions": len(list(service.sessions)),
             "futures": len(service.futures),
             "models of the engines": sum(len(engine._models) for engine in engines),
             "snapshots of the engines": sum(len(engine._snapshots) for engine in engines),
             "samples of the engines": sum(len(engine._running) for engine in engines),
-            "commands": len(pool._calls) + sum(len(worker.commands) + worker.num_tokens for worker in pool.workers),
-            "models that look for a place": len(pool._creations),
-            "weights on their way": len(pool._transfers),
-            "weights at workers": sum(len(one.snapshots | one.fetched | one.evicted) for one in pool.workers),
+            "commands": len(pool._pending) + sum(len(worker.commands) + worker.num_tokens for worker in pool.workers),
+            "models that look for a place": len(pool.placement._creations),
+            "weights on their way": len(pool.transfers._writing),
+            "weights at workers": sum(len(one.snapshots | one.fetched | one.evicted) for one in memories),
             "files of workers": self._files_of_workers(),
-            "models with a place": len(pool._placement._models) + len(pool._shapes),
-            "weights to read again": len(pool._weights._fetches) + len(pool._weights.shapes),
-            "weights to come": len(pool._weights._coming),
-            "origins of weights": len(pool._weights._origins) + len(pool._weights._newest),
+            "models with a place": len(pool.placement._workers) + len(pool.placement._shapes),
+            "weights to read again": len(pool.weights._fetches) + len(pool.weights._shapes),
+            "weights to come": len(pool.weights._expected),
+            "origins of weights": len(pool.weights._origins) + len(pool.weights._newest),
             "queues": len(sequencer._queues),
             "samples": len(service.samples) + service.samples._numbers.total(),
             "bytes": service.held._by_owner.total() + sequencer._pending_bytes.total(),

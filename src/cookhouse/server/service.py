@@ -17,7 +17,7 @@ from cookhouse.server.leases.profile import Profile
 from cookhouse.server.pool.life import LostState
 from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.plans import FOLDER, WorkerPlan
-from cookhouse.server.pool.pool import Pool
+from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.pool.worker_handle import MakeWorker
 from cookhouse.server.recovery.journaling import OFF, Journaling
 from cookhouse.server.recovery.left import LeftSessions
@@ -152,7 +152,7 @@ class Service:
         self.meter = Meter()
         self._sources = sources
         private_folder(state_dir / FOLDER)
-        self.pool = Pool(
+        self.supervisor = Supervisor(
             make_worker,
             self.meter,
             plans=plans,
@@ -161,9 +161,10 @@ class Service:
             max_losses=settings.max_request_losses,
             on_lost=self._note_loss,
         )
+        self.pool = self.supervisor.pool
         journal = None
         if settings.journal != OFF:
-            journal = Journaling(self.folder, self.store, settings, self.pool, self.futures, self.meter)
+            journal = Journaling(self.folder, self.store, settings, self.supervisor, self.futures, self.meter)
         self._journal = journal
         self.commit = None if journal is None else journal.commit
         self.sequencer = Sequencer(
@@ -208,7 +209,7 @@ class Service:
             writer=self._writer,
         )
         self.accepting = Accepting(self.intake, self.training, self.saving, self.sessions, settings)
-        self.workers = WorkerRequests(self.pool, self.sequencer.state_bytes, has_journal=journal is not None)
+        self.workers = WorkerRequests(self.supervisor, self.sequencer.state_bytes, has_journal=journal is not None)
         self.sampling = SamplingRequests(
             base_models=self.base_models,
             pool=self.pool,
@@ -284,7 +285,7 @@ class Service:
                 await self._check_base_models(self._left, self._sources)
         if self.leases is not None:
             await self.leases.check_profile(self._profile())
-        up = await self.pool.open()
+        up = await self.supervisor.open()
         self.base_models.fill(up.base_models, self._sources)
         if self.leases is not None:
             await self._join(self.leases)
@@ -384,7 +385,7 @@ class Service:
     async def drain(self, seconds: float) -> bool:
         """Accept nothing more, and wait for what was accepted: see `Draining.done`."""
         self.draining.begin()
-        self.pool.stop_balancing()
+        self.supervisor.stop_balancing()
         if self.leases is not None:
             await self.leases.begin_leaving()
         return await self.draining.done(seconds)
@@ -408,7 +409,7 @@ class Service:
             await asyncio.wait(tasks)
         self.sequencer.close()
         self.workers.close()
-        await self.pool.close(seconds=1.0)
+        await self.supervisor.close(seconds=1.0)
         if self.commit is not None:
             try:
                 await self.commit.close()

@@ -1,14 +1,14 @@
-"""Members that have no worker, for what decides by what it knows of them."""
+"""Handles that have no worker, for what decides by what it knows of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from cookhouse.engine.contract import Worker
 from cookhouse.server.pool.plans import WorkerPlan, plans_of
-from cookhouse.server.pool.worker_handle import WorkerHandle
+from cookhouse.server.pool.workers import Workers
 
-MakeWorkers = Callable[..., Sequence[WorkerHandle]]
+MakeWorkers = Callable[..., Workers]
 
 
 def _no_worker(plan: WorkerPlan) -> Worker:
@@ -19,9 +19,8 @@ def _no_worker(plan: WorkerPlan) -> Worker:
 def make_workers() -> MakeWorkers:
     """Makes those of `plans_of`, as if they were up."""
 
-    def make(**numbers: int) -> Sequence[WorkerHandle]:
-        plans = plans_of(**numbers)
-        workers = [WorkerHandle(plan, _no_worker, take=lambda *_: None, on_lost=lambda *_: None) for plan in plans]
+    def make(**numbers: int) -> Workers:
+        workers = Workers(plans_of(**numbers), _no_worker, lambda *_: None)
         for worker in workers:
             worker.is_up = True
         return workers

@@ -34,7 +34,7 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.plans import WorkerPlan, plans_of
-from cookhouse.server.pool.pool import Pool
+from cookhouse.server.pool.supervisor import Supervisor
 
 ACCOUNT = Account("me", "s")
 ROOM = Room(free_bytes=2**30, base_models=("b",))
@@ -98,14 +98,15 @@ class ScriptedWorker:
 
 
 class Several:
-    """A server's calls over scripted workers; `worker(name)` is the present one of a name."""
+    """A pool of scripted workers; `worker(name)` is the present one of a name."""
 
     def __init__(self, folder: Path, *, workers: int | None = None, apart: tuple[int, int] = (0, 0), **options: Any):
         plans = plans_of(workers=workers, trainers=apart[0] or None, samplers=apart[1] or None)
         self._workers: dict[str, ScriptedWorker] = {}
         self.cannot_start: dict[str, Exception] = {}
         """By name, what is raised where a worker is to be made."""
-        self.pool = Pool(self._make, Meter(), plans=plans, folder=folder, **options)
+        self.supervisor = Supervisor(self._make, Meter(), plans=plans, folder=folder, **options)
+        self.pool = self.supervisor.pool
 
     def _make(self, plan: WorkerPlan) -> ScriptedWorker:
         if plan.name in self.cannot_start:
@@ -117,14 +118,14 @@ class Several:
         return self._workers[name]
 
     async def __aenter__(self) -> "Several":
-        await self.pool.open()
+        await self.supervisor.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.pool.close(1.0)
+        await self.supervisor.close(1.0)
 
     async def drain(self, name: str, seconds: float) -> None:
-        await self.pool.empty(self.pool.leave(name), seconds)
+        await self.supervisor.drain(self.supervisor.begin_drain(name), seconds)
 
     async def model(self, model_id: str) -> str:
         """Make a model; the worker that it is on."""

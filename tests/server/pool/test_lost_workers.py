@@ -60,7 +60,7 @@ class Server:
 
     def place_of(self, trainer: tinker.TrainingClient) -> str:
         """The worker that has a model."""
-        worker = self.host.service.pool._placement.worker_of(trainer.get_info().model_id)
+        worker = self.host.service.pool.placement.worker_of(trainer.get_info().model_id)
         assert worker is not None
         return worker.name
 
@@ -147,15 +147,15 @@ def test_a_worker_is_drained_under_its_clients(tmp_path: Path, shape: Mapping[st
         with ThreadPoolExecutor(1) as pool:
             training = pool.submit(train, trainer, 30)
             drawing = [sampler.sample(PROMPT, 2, LONG) for _ in range(4)]
-            calls = server.host.service.pool
-            server.host.on_loop(lambda: calls.empty(calls.leave(place), 5.0))
+            supervisor = server.host.service.supervisor
+            server.host.on_loop(lambda: supervisor.drain(supervisor.begin_drain(place), 5.0))
             assert place not in server.names
             assert training.result(60) == expected
         drawing += [sampler.sample(PROMPT, 2, LONG) for _ in range(4)]
         for future in drawing:
             assert [one.tokens for one in future.result(60).sequences] == [one.tokens for one in drawn]
         num_left = len(server.names)
-        server.host.on_loop(server.host.service.pool.add)
+        server.host.on_loop(server.host.service.supervisor.add)
         server.wait(lambda: len(server.names) == num_left + 1 and server.host.service.pool.workers[-1].is_up)
         assert train(new_trainer(client), 30) == expected
 

@@ -98,8 +98,8 @@ async def test_what_all_that_run_refuse_is_refused(tmp_path: Path) -> None:
         for answer, words in ((creating, "2 GiB"), (drawing, "3 GiB")):
             with pytest.raises(NoMemoryError, match=f"no worker has room: worker1: {words} too little"):
                 await answer
-        assert not several.pool._calls
-        assert len(several.pool._creations) == 0
+        assert not several.pool._pending
+        assert len(several.pool.placement._creations) == 0
 
 
 async def test_a_model_that_was_refused_has_no_place(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ async def test_a_model_that_was_refused_has_no_place(tmp_path: Path) -> None:
                 await several.worker(name).refuse("create a", "full")
             with pytest.raises(NoMemoryError, match="worker0: full; worker1: full"):
                 await creating
-            assert [len(several.pool.models_of(one)) for one in several.pool.workers] == [0, 0]
+            assert [len(several.pool.placement.models_of(one)) for one in several.pool.workers] == [0, 0]
 
 
 async def test_a_sample_that_every_sampler_refuses_is_drawn_by_no_trainer(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_an_added_worker_that_cannot_be_made_is_gone(tmp_path: Path, caplo
     """Would catch one that is starting for ever, since its machine had no process left."""
     async with Several(tmp_path, workers=2) as several:
         several.cannot_start["worker2"] = NO_PROCESS
-        several.pool.add()
+        several.supervisor.add()
         await settle()
         assert [one.name for one in several.pool.workers] == ["worker0", "worker1"]
     assert "worker2 could not be started: OSError: [Errno 12] Cannot allocate memory" in caplog.text
@@ -156,23 +156,23 @@ async def test_a_starting_worker_that_is_drained_and_fails_is_gone_once(tmp_path
     """Would catch a drain that fails in words of Python's, since its worker had failed before."""
     async with Several(tmp_path, workers=2) as several:
         several.cannot_start["worker2"] = NO_PROCESS
-        plan = several.pool.add()
-        leaving = several.pool.leave(plan.name)
+        plan = several.supervisor.add()
+        leaving = several.supervisor.begin_drain(plan.name)
         await settle()
-        await several.pool.empty(leaving, 0.2)
+        await several.supervisor.drain(leaving, 0.2)
         assert [one.name for one in several.pool.workers] == ["worker0", "worker1"]
 
 
 async def test_nothing_comes_between_the_count_of_models_and_the_leave(tmp_path: Path) -> None:
     """Would catch a model that is placed at a worker which was just found to have none, and is lost with it."""
     async with Several(tmp_path, workers=2) as several:
-        leaving = several.pool.leave("worker0")
+        leaving = several.supervisor.begin_drain("worker0")
         creating = several.pool.send(create("a"))
         await settle()
         assert several.worker("worker0").ids(Create) == []
         await several.worker("worker1").done("create a")
         await creating
-        await several.pool.empty(leaving, 0.0)
+        await several.supervisor.drain(leaving, 0.0)
 
 
 async def test_names_stand_in_the_log_once_there_are_several(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -182,7 +182,7 @@ async def test_names_stand_in_the_log_once_there_are_several(tmp_path: Path, cap
     async with Several(tmp_path, workers=1) as several:
         several.worker("engine").tell(record)
         await settle()
-        several.pool.add()
+        several.supervisor.add()
         await settle()
         several.worker("engine").tell(record)
         several.worker("worker1").tell(record)

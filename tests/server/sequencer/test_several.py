@@ -344,7 +344,7 @@ async def test_a_holder_that_is_lost_while_it_writes_fails_what_waits(tmp_path: 
         await several.worker("trainer0").lose("killed")
         with pytest.raises(LostError, match="killed"):
             await waiting
-        assert len(several.pool._transfers) == 0
+        assert len(several.pool.transfers._writing) == 0
 
 
 async def test_what_was_written_makes_room_where_its_origin_still_has_it(tmp_path: Path) -> None:
@@ -397,10 +397,11 @@ async def test_forgetting_reaches_everywhere(tmp_path: Path) -> None:
         with pytest.raises(CanceledError):
             await first
         assert list((tmp_path / "moves").iterdir()) == []
-        assert not several.pool.holds("w")
+        assert not several.pool.weights.is_held("w")
         workers = several.pool.workers
         assert not any(
-            (worker.snapshots, worker.fetched, worker.evicted) != (set(), set(), set()) for worker in workers
+            (worker.memory.snapshots, worker.memory.fetched, worker.memory.evicted) != (set(), set(), set())
+            for worker in workers
         )
 
 
@@ -418,7 +419,7 @@ async def test_a_fetch_that_is_canceled_with_its_weights_is_forgotten(tmp_path: 
             await sampler.fail(command_id, Failure(blame="user", kind="canceled", message="canceled"))
         with pytest.raises(CanceledError):
             await drawing
-        assert not any(worker.evicted for worker in several.pool.workers)
+        assert not any(worker.memory.evicted for worker in several.pool.workers)
 
 
 async def test_weights_that_are_forgotten_while_they_are_written_leave_no_file(tmp_path: Path) -> None:
@@ -489,8 +490,10 @@ async def test_two_workers_that_leave_at_once_lose_nothing(tmp_path: Path) -> No
             several.pool.send(sample(f"s{index}", "w", max_tokens=3000))
         await settle()
         await several.worker(place).written()
-        fetched = next(worker.name for worker in several.pool.workers if worker.name != place and worker.snapshots)
-        several.pool._weights.moves.drop("w")  # type: ignore[union-attr]
+        fetched = next(
+            worker.name for worker in several.pool.workers if worker.name != place and worker.memory.snapshots
+        )
+        several.pool.weights.files.drop("w")  # type: ignore[union-attr]
         draining = [asyncio.ensure_future(several.drain(name, 0.3)) for name in (place, fetched)]
         await settle()
         writer = next(one for name in (place, fetched) if (one := several.worker(name)).ids(SaveSnapshot))
@@ -518,7 +521,7 @@ async def test_the_last_of_its_kind_does_not_leave(tmp_path: Path, shape: dict[s
 async def test_nobody_leaves_before_who_takes_its_place_is_up(tmp_path: Path) -> None:
     """Would catch a server without any worker, where one was added for another that is drained, and cannot start."""
     async with Several(tmp_path, workers=1) as several:
-        plan = several.pool.add()
+        plan = several.supervisor.add()
         with pytest.raises(InputError, match="engine is needed until another of its kind is up: worker1 is being star"):
             await several.drain("engine", 0.0)
         assert several.pool.is_up
@@ -557,7 +560,7 @@ async def test_weights_of_a_worker_that_has_left_are_needed(tmp_path: Path) -> N
         await settle()
         await several.worker(place).written()
         await asyncio.wait_for(draining, 5.0)
-        assert several.pool._weights.is_needed("w")
+        assert several.pool.weights.is_needed("w")
 
 
 async def test_a_worker_that_leaves_writes_the_newest_weights_last_and_keeps_them(tmp_path: Path) -> None:
@@ -580,7 +583,7 @@ async def test_a_worker_that_leaves_writes_the_newest_weights_last_and_keeps_the
         for _ in names:
             await leaving.written()
         await asyncio.wait_for(draining, 5.0)
-        assert several.pool.holds(names[-1])
+        assert several.pool.weights.is_held(names[-1])
 
 
 async def test_what_a_worker_used_counts_where_it_answers(tmp_path: Path) -> None:
@@ -607,7 +610,7 @@ async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
         for name in ("a", "b"):
             await several.model(name)
         await asyncio.wait_for(several.drain("worker1", 0.0), 5.0)
-        plan = several.pool.add()
+        plan = several.supervisor.add()
         assert (plan.name, plan.part, plan.num_sharing) == ("worker2", 1, 2)
         await settle()
         assert await several.model("c") == "worker2"
@@ -616,7 +619,7 @@ async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
 async def test_a_worker_that_leaves_before_it_was_up_is_gone(tmp_path: Path) -> None:
     """Would catch one that comes back after it was closed, and an error that nobody sees."""
     async with Several(tmp_path, workers=2) as several:
-        plan = several.pool.add()
+        plan = several.supervisor.add()
         await asyncio.wait_for(several.drain(plan.name, 0.0), 5.0)
         await settle()
         assert [worker.name for worker in several.pool.workers] == ["worker0", "worker1"]
@@ -675,12 +678,12 @@ async def test_what_is_under_way_of_a_model_that_moves_is_for_the_next_worker(tm
         first, second = several.worker("worker0"), several.worker("worker1")
         for name in ("a", "b", "c"):
             await several.model(name)
-        assert [len(several.pool.models_of(worker)) for worker in several.pool.workers] == [2, 1]
+        assert [len(several.pool.placement.models_of(worker)) for worker in several.pool.workers] == [2, 1]
         several.pool.forget(forget(model_ids=("b",)))
         stepping = several.pool.send(step("step", "a"))
         saving = several.pool.send(save("save", "a", (tmp_path / "1").as_uri()))
         await settle()
-        several.pool.balance("a", 1)
+        several.supervisor.balance("a", 1)
         with pytest.raises(LostError, match="it moves to worker1"):
             await stepping
         await settle()
@@ -701,12 +704,12 @@ async def test_a_model_does_not_move_while_it_publishes(tmp_path: Path) -> None:
             await several.model(name)
         several.pool.forget(forget(model_ids=("b",)))
         several.pool.send(publish("a", "w"))
-        several.pool.balance("a", 1)
-        assert "a" in several.pool.models_of(several.pool.workers[0])
+        several.supervisor.balance("a", 1)
+        assert "a" in several.pool.placement.models_of(several.pool.workers[0])
         await settle()
         await several.worker("worker0").done("publish w")
-        several.pool.balance("a", 1)
-        assert "a" not in several.pool.models_of(several.pool.workers[0])
+        several.supervisor.balance("a", 1)
+        assert "a" not in several.pool.placement.models_of(several.pool.workers[0])
 
 
 async def test_a_model_that_trains_all_weights_does_not_move(tmp_path: Path) -> None:
@@ -719,10 +722,10 @@ async def test_a_model_that_trains_all_weights_does_not_move(tmp_path: Path) -> 
         for name in ("b", "c"):
             await several.model(name)
         several.pool.forget(forget(model_ids=("b",)))
-        several.pool.balance("a", 1)
-        several.pool.stop_balancing()
-        several.pool.balance("c", 1)
-        assert several.pool.models_of(several.pool.workers[0]) == ["a", "c"]
+        several.supervisor.balance("a", 1)
+        several.supervisor.stop_balancing()
+        several.supervisor.balance("c", 1)
+        assert several.pool.placement.models_of(several.pool.workers[0]) == ["a", "c"]
 
 
 async def test_a_model_that_cannot_be_loaded_where_it_moves_returns_and_stays(tmp_path: Path) -> None:
@@ -731,7 +734,7 @@ async def test_a_model_that_cannot_be_loaded_where_it_moves_returns_and_stays(tm
         for name in ("a", "b", "c"):
             await several.model(name)
         several.pool.forget(forget(model_ids=("b",)))
-        several.pool.balance("a", 1)
+        several.supervisor.balance("a", 1)
         several.pool.send(replace(create("a"), command_id="again"))
         await settle()
         assert several.worker("worker1").ids(Create)[-1] == "again"
@@ -739,8 +742,8 @@ async def test_a_model_that_cannot_be_loaded_where_it_moves_returns_and_stays(tm
         await several.worker("worker1").fail("again", no_files)
         assert several.worker("worker0").ids(Create)[-1] == "again"
         await several.worker("worker0").done("again")
-        several.pool.balance("a", 1)
-        assert several.pool.models_of(several.pool.workers[0]) == ["c", "a"]
+        several.supervisor.balance("a", 1)
+        assert several.pool.placement.models_of(several.pool.workers[0]) == ["c", "a"]
 
 
 async def test_weights_of_a_model_that_has_moved_are_at_one_worker(tmp_path: Path) -> None:
@@ -752,7 +755,7 @@ async def test_weights_of_a_model_that_has_moved_are_at_one_worker(tmp_path: Pat
             await several.model(name)
         several.pool.forget(forget(model_ids=("b",)))
         await several.publish("a", "w")
-        several.pool.balance("a", 1)
+        several.supervisor.balance("a", 1)
         several.pool.send(replace(create("a"), command_id="again"))
         await settle()
         second = several.worker("worker1")
@@ -761,7 +764,7 @@ async def test_weights_of_a_model_that_has_moved_are_at_one_worker(tmp_path: Pat
         await settle()
         assert second.ids(Publish) == ["replayed"]
         assert several.worker("worker0").commands[-1] == forget(snapshot_ids=("w",))
-        assert [sorted(worker.snapshots) for worker in several.pool.workers] == [[], ["w"]]
+        assert [sorted(worker.memory.snapshots) for worker in several.pool.workers] == [[], ["w"]]
 
 
 async def test_samples_behind_a_publication_leave_with_it(tmp_path: Path) -> None:
@@ -773,7 +776,7 @@ async def test_samples_behind_a_publication_leave_with_it(tmp_path: Path) -> Non
         answer = several.pool.send(sample("s", "w"))
         await settle()
         assert leaving.ids(Sample) == ["s"]
-        several.pool.workers[1].snapshots.add("w")  # as one that has fetched them before
+        several.pool.workers[1].memory.snapshots.add("w")  # as one that has fetched them before
         draining = asyncio.ensure_future(several.drain("worker0", 30.0))
         await settle()
         assert other.ids(Sample) == ["s"]
@@ -823,11 +826,11 @@ async def test_what_a_lost_worker_was_writing_is_deleted(tmp_path: Path) -> None
 async def test_a_worker_that_cannot_be_added_leaves_no_folder(tmp_path: Path) -> None:
     """Would catch what one whose start failed has made, under a name that no other will have."""
     async with Several(tmp_path, workers=2) as several:
-        plan = several.pool.add()
+        plan = several.supervisor.add()
         (tmp_path / plan.name).mkdir()
         await asyncio.wait_for(several.drain("worker1", 0.0), 5.0)
         several.cannot_start["worker3"] = ServiceError("no memory")
-        failing = several.pool.add()
+        failing = several.supervisor.add()
         (tmp_path / failing.name).mkdir()
         while (tmp_path / failing.name).exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -842,7 +845,7 @@ async def test_calls_are_closed_while_weights_move(tmp_path: Path) -> None:
         await several.publish("a", "w")
         draining = asyncio.ensure_future(several.drain(place, 0.1))
         await settle()
-        assert len(several.pool._transfers) == 1
+        assert len(several.pool.transfers._writing) == 1
     await asyncio.wait_for(draining, 5.0)
 
 
@@ -889,7 +892,7 @@ async def test_damaged_weights_that_nobody_else_has_are_told(tmp_path: Path) -> 
         await worker.fail("1", DAMAGED)
         with pytest.raises(InputError, match="a file has changed"):
             await answer
-        assert several.pool.holds("w")
+        assert several.pool.weights.is_held("w")
 
 
 def a_fetch(snapshot_id: str, url: str) -> Fetch:

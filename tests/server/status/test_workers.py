@@ -158,8 +158,8 @@ def test_what_no_worker_has_is_counted_apart(tmp_path: Path, engines: list[HeldE
 
         moved = next(iter(holder.commands.values()))
         two.host.on_loop(lambda: holder.pop(moved.command.command_id))
-        trainer = next(worker for worker in pool.workers if pool.models_of(worker))
-        two.host.on_loop(lambda: pool._placement.forget(trainer))
+        trainer = next(worker for worker in pool.workers if pool.placement.models_of(worker))
+        two.host.on_loop(lambda: pool.placement.remove_worker(trainer))
         assert two.status()["waiting"] == {"num_training_requests": 1, "num_samples": 1, "num_models": 1}
         two.host.on_loop(lambda: holder.put(moved))
 

@@ -1,4 +1,4 @@
-"""The lives of a server's workers, for whoever operates it."""
+"""Life of a worker: since when it is up, how often it was lost, and what goes with one that is."""
 
 import time
 from collections.abc import Collection
@@ -16,7 +16,9 @@ class WorkerLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostState:
-    """What was in the memory of a worker that ended, or leaves, and nowhere else."""
+    """Models and published weights that were in the memory of one worker, which ended or is drained, or from which they
+    are moved.
+    """
 
     reason: str
     model_ids: Collection[str]
@@ -27,7 +29,7 @@ class LostState:
     """In words."""
 
     def message(self, num_requests: int | None) -> str:
-        """What to say of a loss; `num_requests` run again, None: nothing can."""
+        """A line for the log; `num_requests` run again, None: nothing can."""
         said = f"{self.worker} was lost: {self.reason}; another is started"
         models = f"{len(self.model_ids)} model{'s' * (len(self.model_ids) != 1)}"
         if num_requests is None:
@@ -38,7 +40,7 @@ class LostState:
 
 @dataclass(slots=True)
 class WorkerLife:
-    """Of the present worker, and what became of those before it."""
+    """Of the present worker, and of those before it."""
 
     description: str | None = None
     """What it computes on; None: none has been up yet."""

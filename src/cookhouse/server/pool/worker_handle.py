@@ -1,7 +1,7 @@
-"""One of a server's workers: a plan, the worker that carries it out now, and what is with it.
+"""Handle of one of a server's workers: a plan, the worker that carries it out now, and the commands that are with it.
 
-submit ──► outgoing ──once a turn of the loop──► worker ── events ──► take
-                                      Lost ──► on_lost ──► another worker, after a pause where the last did nothing
+put ──► outgoing ──once a turn of the loop──► worker ── events ──► take
+                                 Lost ──► take ──► another worker, after a pause where the last did nothing
 """
 
 import asyncio
@@ -9,20 +9,19 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from cookhouse.engine.contract import (
     Account,
     Command,
-    Create,
     Done,
     Event,
-    Fetch,
     Forget,
-    Load,
     Logged,
     Lost,
-    Room,
-    Sample,
+    Output,
+    Save,
+    SaveSnapshot,
     Up,
     Url,
     Worker,
@@ -30,7 +29,7 @@ from cookhouse.engine.contract import (
 from cookhouse.errors import CookhouseError
 from cookhouse.server.pool.leftovers import delete_written
 from cookhouse.server.pool.life import WorkerLife
-from cookhouse.server.pool.needs import Need
+from cookhouse.server.pool.memory import WorkerMemory
 from cookhouse.server.pool.pending import PendingCommand, num_tokens
 from cookhouse.server.pool.plans import WorkerPlan
 from cookhouse.server.refusals import LostError, error_of
@@ -39,8 +38,6 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 """Before a worker is made again after one that did nothing, and lived shorter than the longest of these; doubled each
 time."""
-_REMEMBERED_SECONDS = 60.0
-"""A refusal for want of memory: others on the machine may have freed some, of which nobody tells."""
 _STEADY_SECONDS = 120.0
 """After a loss, before models that others train come to the next worker: it may end as well."""
 _END_SECONDS = 1.0
@@ -49,52 +46,38 @@ _END_SECONDS = 1.0
 MakeWorker = Callable[[WorkerPlan], Worker]
 
 
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """A worker that was to follow a lost one could not be started, which is tried again."""
+
+    reason: str
+
+
+Take = Callable[["WorkerHandle", Event | NotStarted], None]
+"""Is given what a worker reports: `Up` once it takes commands, and `Lost` before another is made."""
+
+
 class WorkerHandle:
     """Lives on the event loop."""
 
-    def __init__(
-        self,
-        plan: WorkerPlan,
-        make_worker: MakeWorker,
-        *,
-        take: Callable[["WorkerHandle", Event], None],
-        on_lost: Callable[["WorkerHandle", str], None],
-        on_tried: Callable[["WorkerHandle"], None] = lambda _member: None,
-        is_alone: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """`take` is given what the worker tells, `on_lost` why it ended, before another is made. `on_tried` is told
-        when one is up, or could not be started again; `is_alone`: whether the server has no other.
-        """
+    def __init__(self, plan: WorkerPlan, make_worker: MakeWorker, take: Take) -> None:
         self.plan = plan
+        self.name = plan.name
         self.life = WorkerLife()
+        self.memory = WorkerMemory()
         self.is_up = False
         self.is_draining = False
         """Whether it is given nothing new, and ends."""
+        self.is_only = True
+        """Whether the server has no other."""
         self.commands: dict[str, PendingCommand] = {}
-        """Those that are with it, by command."""
-        self.snapshots: set[str] = set()
-        """Weights that it was told of."""
-        self.fetched: set[str] = set()
-        """Those that it read from a file, and without a word may drop and read again."""
-        self.evicted: set[str] = set()
-        """Weights that it has dropped, or could not read, and others have."""
+        """Those that are with it, by id."""
         self.num_tokens = 0
         """Of the commands that are with it."""
-        self.unanswered: list[Url] = []
+        self._unanswered: list[Url] = []
         """Folders that it was writing when that was taken from it; deleted once it has ended."""
-        self.room: Room | None = None
-        """As it told last; None: it is not up."""
-        self.cannot_load: set[str] = set()
-        """Base models of which a model that was moved here could not be loaded."""
-        self._num_bytes: dict[str, int] = {}
-        """Of base models, loaded or not, as far as it knows them."""
-        self._refused_at: dict[Need, float] = {}
-        """What it had no memory for when it was asked last, on the clock of `time.monotonic`."""
         self._make_worker = make_worker
         self._take = take
-        self._on_lost = on_lost
-        self._on_tried = on_tried
-        self._is_alone = is_alone
         self._worker: Worker | None = None
         self._outgoing: list[Command] = []
         self._is_flushing = False
@@ -102,10 +85,6 @@ class WorkerHandle:
         self._pause_seconds = 0.0
         self._is_closing = False
         self._reader: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.plan.name
 
     async def open(self) -> Up:
         """Start a worker, and wait until it takes commands.
@@ -117,7 +96,7 @@ class WorkerHandle:
         if self._is_closing:
             raise LostError("the engine was closed before it was up")
         self._reader = asyncio.create_task(self._read(events), name=f"worker events of {self.name}")
-        self._on_tried(self)
+        self._take(self, up)
         return up
 
     async def close(self, seconds: float) -> bool:
@@ -129,27 +108,51 @@ class WorkerHandle:
         if worker is not None:
             is_closed = await worker.close(seconds)
         if self._reader is not None:
-            # What the worker told last is read before the end.
+            # What the worker reported last is read before the end.
             await asyncio.wait([self._reader], timeout=seconds)
             self._reader.cancel()
             await asyncio.wait([self._reader])
         await self._delete_unanswered()
         return is_closed
 
-    def put(self, call: PendingCommand) -> None:
+    @property
+    def is_steady(self) -> bool:
+        """Whether it is up, and has not been lost for a while."""
+        loss = self.life.last_loss
+        return self.is_up and (loss is None or time.time() - loss.at > _STEADY_SECONDS)
+
+    @property
+    def may_come(self) -> bool:
+        """Whether it is up, or about to be: its last start has not failed."""
+        return self.is_up or self.life.failed_start is None
+
+    @property
+    def in_words(self) -> str:
+        """For the log and for clients."""
+        return "the engine" if self.is_only else f"{self.name} of the engine"
+
+    def put(self, pending: PendingCommand) -> None:
         """Submit a command, which counts as this worker's until it is answered."""
-        call.worker = self.name
-        self.commands[call.command.command_id] = call
-        self.num_tokens += num_tokens(call.command)
-        self.submit(call.command)
+        command = pending.command
+        pending.worker = self.name
+        pending.num_tokens = num_tokens(command)
+        self.commands[command.command_id] = pending
+        self.num_tokens += pending.num_tokens
+        self.submit(command)
 
     def pop(self, command_id: str) -> PendingCommand | None:
         """A command that is answered, or was lost."""
-        call = self.commands.pop(command_id, None)
-        if call is not None:
-            call.worker = None
-            self.num_tokens -= num_tokens(call.command)
-        return call
+        pending = self.commands.pop(command_id, None)
+        if pending is not None:
+            pending.worker = None
+            self.num_tokens -= pending.num_tokens
+        return pending
+
+    def ask(self, command: Command) -> asyncio.Future[Output]:
+        """Submit a command that is for this worker. Raises as `Pool.send`."""
+        pending = PendingCommand(command=command, answer=asyncio.get_running_loop().create_future())
+        self.put(pending)
+        return pending.answer
 
     def submit(self, command: Command) -> None:
         """Hand over a command whose answer nobody waits for, after those before it. Without a worker it waits."""
@@ -157,6 +160,12 @@ class WorkerHandle:
         if not self._is_flushing:
             self._is_flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
+
+    def take_away(self, pending: PendingCommand) -> None:
+        """Have a command be this worker's no more: what it writes for it is deleted once it has ended."""
+        self.pop(pending.command.command_id)
+        if isinstance(pending.command, Save | SaveSnapshot):
+            self._unanswered.append(pending.command.url)
 
     def withdraw(self, command_id: str) -> None:
         """Take back a command that waits until the worker is up, if it does."""
@@ -168,78 +177,19 @@ class WorkerHandle:
         assert not self.is_up
         forgets = [command for command in self._outgoing if isinstance(command, Forget)]
         self._outgoing.clear()
-        calls = [self.pop(command_id) for command_id in list(self.commands)]
-        self.snapshots, self.fetched, self.evicted = set(), set(), set()
-        return [call for call in calls if call is not None], forgets
-
-    def has_base_model(self, name: str) -> bool:
-        """Whether a base model is loaded, as far as is known."""
-        return self.room is None or name in self.room.base_models
-
-    def lacks_room(self, need: Need) -> bool:
-        """Whether it has no memory for this, as far as is known: it has said so, and not told of any change since; or
-        the base model takes more than it has.
-        """
-        refused_at = self._refused_at.get(need)
-        if refused_at is not None and time.monotonic() - refused_at < _REMEMBERED_SECONDS:
-            return True
-        if self.room is None or self.has_base_model(need.base_model):
-            return False
-        return self._num_bytes.get(need.base_model, 0) > self.room.free_bytes
-
-    def has_room(self, need: Need, num_bytes: int) -> bool:
-        """Whether so much is free beside the base model, as it has told, and it can load that."""
-        if self.room is None or self.lacks_room(need) or need.base_model in self.cannot_load:
-            return False
-        base_bytes = 0 if self.has_base_model(need.base_model) else self._num_bytes.get(need.base_model, 0)
-        return self.room.free_bytes >= base_bytes + num_bytes
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether it is up, and has not been lost for a while."""
-        loss = self.life.last_loss
-        return self.is_up and (loss is None or time.time() - loss.at > _STEADY_SECONDS)
-
-    def note_refusal(self, command: Command) -> None:
-        """It has no memory for a command, which it has just said. Of a sample that is the base model, if it is not
-        loaded: where a cache is too small for one, others may fit.
-        """
-        if isinstance(command, Create | Load | Fetch):
-            self._refused_at[Need.of(command)] = time.monotonic()
-        elif isinstance(command, Sample) and not self.has_base_model(command.request.base_model):
-            self._refused_at[Need(command.request.base_model)] = time.monotonic()
-
-    def note_room(self, room: Room) -> None:
-        """It has told what it has room for."""
-        if self.room is None or room.free_bytes != self.room.free_bytes:
-            self._refused_at.clear()
-        self.room = room
-
-    @property
-    def may_come(self) -> bool:
-        """Whether it is up, or about to be: its last start has not failed."""
-        return self.is_up or self.life.failed_start is None
+        recalled = [self.pop(command_id) for command_id in list(self.commands)]
+        self.memory.clear_snapshots()
+        return [pending for pending in recalled if pending is not None], forgets
 
     def forget_snapshot(self, account: Account, snapshot_id: str) -> None:
-        """Have it forget weights that it was told of."""
-        self.drop(snapshot_id)
+        """Have it forget weights that it was given."""
+        self.memory.forget(snapshot_id)
         self.submit(Forget(command_id="", account=account, snapshot_ids=(snapshot_id,)))
-
-    def drop(self, snapshot_id: str) -> None:
-        """Remember nothing of weights."""
-        for names in (self.snapshots, self.fetched, self.evicted):
-            names.discard(snapshot_id)
-
-    def note_dropped(self, snapshot_id: str) -> None:
-        """It has weights no more, and others may have them; those that were forgotten meanwhile stay so."""
-        if snapshot_id in self.snapshots:
-            self.drop(snapshot_id)
-            self.evicted.add(snapshot_id)
 
     def knows(self, command: Forget) -> bool:
         """Whether it has anything of what is to be forgotten, beside models."""
-        has_weights = any(name in self.snapshots or name in self.evicted for name in command.snapshot_ids)
-        return bool(command.urls) or has_weights or any(name in self.commands for name in command.command_ids)
+        is_asked = any(name in self.commands for name in command.command_ids)
+        return bool(command.urls) or self.memory.knows(command) or is_asked
 
     def _flush(self) -> None:
         """Submit all that has come up in this turn of the loop."""
@@ -249,7 +199,7 @@ class WorkerHandle:
             self._worker.submit(commands)
 
     async def _start(self) -> tuple[Up, Sequence[Event]]:
-        """A worker that is up, and what it told beside that."""
+        """A worker that is up, and what it reported beside that."""
         self._worker = self._make_worker(self.plan)
         while True:
             events = await self._worker.events()
@@ -262,10 +212,8 @@ class WorkerHandle:
                     raise LostError(event.reason) if event.failure is None else error_of(event.failure)
                 elif isinstance(event, Up):
                     self.is_up, self._up_at = not self._is_closing, time.monotonic()
-                    self.cannot_load.clear()
                     self.life.begin(event.description, event.node)
-                    self._num_bytes = {info.name: info.num_bytes for info in event.base_models}
-                    self.note_room(event.room)
+                    self.memory.begin(event)
                     self._flush()
                     return event, events[index + 1 :]
 
@@ -276,38 +224,35 @@ class WorkerHandle:
             while waiting:
                 event = waiting.popleft()
                 if isinstance(event, Lost):
-                    waiting = deque(await self._replace(event.reason))
-                else:
-                    self._hand_on(event)
+                    waiting = deque(await self._replace(event))
+                    continue
+                if isinstance(event, Logged):
+                    self._relay(event)
+                    continue
+                if isinstance(event, Done):
+                    self._pause_seconds = 0.0
+                try:
+                    self._take(self, event)
+                except Exception:
+                    _log.exception("an answer of the engine could not be handed on")
             if self._worker is None:
                 return
             waiting.extend(await self._worker.events())
             if not waiting:
                 return
 
-    def _hand_on(self, event: Event) -> None:
-        if isinstance(event, Logged):
-            self._relay(event)
-            return
-        if isinstance(event, Done):
-            self._pause_seconds = 0.0
-        try:
-            self._take(self, event)
-        except Exception:
-            _log.exception("an answer of the engine could not be handed on")
-
-    async def _replace(self, reason: str) -> Sequence[Event]:
-        """After a loss: what the next worker told behind its `Up`; nothing where there is none."""
+    async def _replace(self, lost: Lost) -> Sequence[Event]:
+        """After a loss: what the next worker reported behind its `Up`; nothing where there is none."""
         self.is_up = False
         if self._is_closing:
             return ()
         then = "it was leaving" if self.is_draining else "another is being started"
-        _log.error("%s was lost: %s; %s", self.in_words, reason, then)
-        self.life.lose(reason)
-        self.room = None
+        _log.error("%s was lost: %s; %s", self.in_words, lost.reason, then)
+        self.life.lose(lost.reason)
+        self.memory.room = None
         self._outgoing.clear()
         try:
-            self._on_lost(self, reason)
+            self._take(self, lost)
         except Exception:
             _log.exception("what went with %s could not be dealt with", self.in_words)
         await self._drop()
@@ -324,7 +269,7 @@ class WorkerHandle:
                 break
             self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             try:
-                _, events = await self._start()
+                up, events = await self._start()
             except Exception as error:  # also what a machine without memory or descriptors raises
                 words = words_of(error)
                 _log.error(
@@ -332,10 +277,10 @@ class WorkerHandle:
                 )
                 self.life.fail(words)
                 await self._drop()
-                self._on_tried(self)
+                self._take(self, NotStarted(words))
                 continue
-            _log.warning("a new %s is up after %.1f s", self.plan.name, time.monotonic() - began_at)
-            self._on_tried(self)
+            _log.warning("a new %s is up after %.1f s", self.name, time.monotonic() - began_at)
+            self._take(self, up)
             return events
         return ()
 
@@ -347,18 +292,13 @@ class WorkerHandle:
         await self._delete_unanswered()
 
     async def _delete_unanswered(self) -> None:
-        urls, self.unanswered = self.unanswered, []
+        urls, self._unanswered = self._unanswered, []
         if urls:
             await asyncio.to_thread(delete_written, urls)
 
-    @property
-    def in_words(self) -> str:
-        """For the log and for clients."""
-        return "the engine" if self._is_alone() else f"{self.name} of the engine"
-
     def _relay(self, event: Logged) -> None:
         """Hand a record of the worker's to this process's log, with the worker's name where there are several."""
-        text = event.message if self._is_alone() else f"{self.name}: {event.message}"
+        text = event.message if self.is_only else f"{self.name}: {event.message}"
         logging.getLogger(event.name).log(event.level, "%s", text)
 
 

@@ -89,7 +89,7 @@ class Sweeper:
             self._journal.states.sweep()
         self._sampling.sweep()
         times = self._intake.taken_times()
-        await asyncio.to_thread(self._sweep_store, times, self._pool.files())
+        await asyncio.to_thread(self._sweep_store, times, self._pool.weights.urls())
 
     async def _end_silent(self) -> None:
         for session in self._sessions:

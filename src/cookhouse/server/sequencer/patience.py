@@ -54,7 +54,7 @@ class Patience:
                         seconds = time.monotonic() - began_at
                         _log.warning("%s is loaded, after it waited for %.1f s", command.model_id, seconds)
                     return output
-                await self._pool.room_news.wait(pause_seconds)
+                await self._pool.wait_for_room(pause_seconds)
                 check()
                 command = replace(command, command_id=uuid.uuid4().hex)
         finally:

@@ -30,7 +30,7 @@ from cookhouse.engine.contract import (
 from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.server.pool.meter import Meter
-from cookhouse.server.pool.pool import Pool
+from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.refusals import DiskError, LeaseLostError, LostError, StorageError
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.history import Coming, History
@@ -76,15 +76,16 @@ class States:
     def __init__(
         self,
         *,
-        pool: Pool,
         commit: GroupCommit,
         folders: JournalFolders,
         futures: Futures,
         meter: Meter,
         settings: Settings,
+        supervisor: Supervisor,
     ) -> None:
         self._meter = meter
-        self._pool = pool
+        self._supervisor = supervisor
+        self._pool = supervisor.pool
         self._commit = commit
         self._folders = folders
         self._futures = futures
@@ -151,7 +152,7 @@ class States:
             return True
         least_seconds = max(self._settings.state_seconds, self._cost_seconds / _MOVE_COST)
         may_move = isinstance(command, Step) and history.busy_seconds >= least_seconds
-        return may_move and self._pool.should_move(command.model_id, state_bytes)
+        return may_move and self._supervisor.should_move(command.model_id, state_bytes)
 
     async def _keep(self, saving: _Saving) -> None:
         """Make what is being written the state of the model; without it the old one and all requests stay."""
@@ -187,9 +188,9 @@ class States:
         with suppress(StorageError):  # the server ends: the next one deletes them
             await self._drop_files()
         if state is not None:
-            await self._pool.published(model.model_id)
+            await self._supervisor.published(model.model_id)
             if history.num_moves == saving.num_moves and not history.is_saving and model.loss is None:
-                self._pool.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
+                self._supervisor.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
 
     def _note_failure(self, error: CookhouseError) -> None:
         """Have no state tried for a while: a disk that is full for one model is full for all."""
@@ -314,7 +315,7 @@ class States:
             total -= num_bytes
             snapshot.has_file = False
             self._pool.forget_file(snapshot.snapshot_id)
-            if not self._pool.holds(snapshot.snapshot_id):
+            if not self._pool.weights.is_held(snapshot.snapshot_id):
                 snapshot.lose("and its file made room for newer ones")
             await self._commit.keep(SetSamplerFile(snapshot.sampler_id, has_file=False))
             await asyncio.to_thread(self._folders.delete, self._folders.sampler(snapshot.snapshot_id))

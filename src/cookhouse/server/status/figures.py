@@ -46,7 +46,9 @@ class Live:
     def of(cls, service: Service) -> "Live":
         sessions = list(service.sessions)
         models = [model for session in sessions for model in session.models.values()]
-        places = {name: worker.name for worker in service.pool.workers for name in service.pool.models_of(worker)}
+        places = {
+            name: worker.name for worker in service.pool.workers for name in service.pool.placement.models_of(worker)
+        }
         return cls(
             sessions,
             [

@@ -56,7 +56,7 @@ def _held(live: Live, seen: Sequence[Seen]) -> Iterator[Metric]:
     commands = _gauge("cookhouse_worker_queued_commands", "Commands it has not answered.")
     tokens = _gauge("cookhouse_worker_queued_tokens", "Upper bound of tokens in queued commands.")
     for one in seen:
-        snapshots.add_metric([one.worker.name], len(one.worker.snapshots))
+        snapshots.add_metric([one.worker.name], len(one.worker.memory.snapshots))
         commands.add_metric([one.worker.name], num_commands(one.worker))
         tokens.add_metric([one.worker.name], one.worker.num_tokens)
     yield from (models, snapshots, commands, tokens)

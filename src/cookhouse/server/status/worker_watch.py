@@ -1,4 +1,4 @@
-"""What the workers say of themselves, each asked when somebody looks, once a second at most."""
+"""Status of each worker as it reports it, asked when somebody looks, once a second at most."""
 
 import asyncio
 import time
@@ -47,8 +47,7 @@ class _Look:
 class WorkerWatch:
     """Of one worker. Lives on the event loop."""
 
-    def __init__(self, pool: Pool, worker: WorkerHandle) -> None:
-        self._pool = pool
+    def __init__(self, worker: WorkerHandle) -> None:
         self._worker = worker
         self._asking: asyncio.Future[Output] | None = None
         self._asked_at = 0.0
@@ -63,7 +62,7 @@ class WorkerWatch:
             self._looks.clear()
         if self._asking is None and self._worker.is_up and time.monotonic() - self._asked_at >= _AGAIN_SECONDS:
             self._asked_at = time.monotonic()
-            self._asking = self._pool.ask(self._worker, Inspect(command_id=uuid.uuid4().hex, account=_NOBODY))
+            self._asking = self._worker.ask(Inspect(command_id=uuid.uuid4().hex, account=_NOBODY))
             self._asking.add_done_callback(self._take)
         if self._asking is not None:
             await asyncio.wait([self._asking], timeout=_PATIENCE_SECONDS)
@@ -87,7 +86,7 @@ class WorkerWatch:
 
     def _take(self, answer: "asyncio.Future[Output]") -> None:
         self._asking = None
-        if answer.cancelled() or answer.exception() is not None:  # it was lost, which `Pool` tells
+        if answer.cancelled() or answer.exception() is not None:  # it was lost, which the log has
             return
         output = answer.result()
         assert isinstance(output, WorkerStatus)
@@ -104,5 +103,5 @@ class WorkerWatches:
     async def look(self) -> Sequence[Seen]:
         """In the order of the server's workers."""
         workers = self._pool.workers
-        self._watches = {one: self._watches.get(one) or WorkerWatch(self._pool, one) for one in workers}
+        self._watches = {one: self._watches.get(one) or WorkerWatch(one) for one in workers}
         return await asyncio.gather(*(watch.look() for watch in self._watches.values()))
