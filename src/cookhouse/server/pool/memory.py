@@ -1,6 +1,7 @@
 """Memory of a worker, as far as the server knows: base models, published weights, and what is free."""
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from cookhouse.engine.contract import Account, Command, Create, Fetch, Forget, Load, LoraSpec, Room, Sample, Up
@@ -62,9 +63,17 @@ class WorkerMemory:
         self.base_model_bytes = {info.name: info.num_bytes for info in up.base_models}
         self.note_room(up.room)
 
-    def clear_snapshots(self) -> None:
-        """The worker, and with it all published weights that it had, is lost."""
+    def end(self) -> None:
+        """The worker, and with it all published weights that it had, is lost, or has ended."""
         self.snapshots, self.fetched, self.evicted = set(), set(), set()
+
+    def lose(self, snapshot_ids: Collection[str]) -> None:
+        """The worker is not asked for weights any more, which go with it."""
+        self.snapshots -= set(snapshot_ids)
+
+    def note_loaded(self, snapshot_id: str) -> None:
+        """The worker is about to read weights that a client may ask for by name."""
+        self.snapshots.add(snapshot_id)
 
     def has_base_model(self, name: str) -> bool:
         """Whether a base model is loaded, as far as is known."""

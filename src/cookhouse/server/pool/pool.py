@@ -227,7 +227,7 @@ class Pool:
                 self._place_sample(pending, command)
             case Fetch():
                 worker = self.placement.for_fetch(self.workers, Need.of(command)) or self.workers.anyone
-                worker.memory.snapshots.add(command.snapshot_id)
+                worker.memory.note_loaded(command.snapshot_id)
                 worker.put(pending)
             case SaveSnapshot():
                 if not self.placement.wait_for_publication(command.snapshot_id, pending):

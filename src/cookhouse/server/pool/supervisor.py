@@ -106,7 +106,7 @@ class Supervisor:
         """Whether `balance` would move a model if it had just been saved in so many bytes."""
         return self._better_worker(model_id, num_bytes) is not None
 
-    async def published(self, model_id: str) -> None:
+    async def wait_for_publications(self, model_id: str) -> None:
         """Wait for what a model is publishing now, if anything."""
         answers = self.pool.publications(model_id)
         if answers:
@@ -160,7 +160,7 @@ class Supervisor:
         lost = self._left_at(worker)
         self.pool.placement.remove_worker(worker)
         self._take_away(worker, lost, list(worker.commands.values()))
-        worker.memory.snapshots.clear()  # its memory goes with it
+        worker.memory.end()
 
     def _note_lost(self, worker: WorkerHandle, reason: str) -> None:
         """Fail what cannot be done again, and submit the rest to other workers, or the next one."""
@@ -173,7 +173,7 @@ class Supervisor:
             snapshot_ids=self.pool.weights.only_at(worker, self._workers),
             worker=worker.in_words,
         )
-        worker.memory.clear_snapshots()
+        worker.memory.end()
         self.pool.placement.remove_worker(worker)
         self._take_away(worker, lost, list(worker.commands.values()))
 
@@ -203,7 +203,7 @@ class Supervisor:
         self.pool.placement.remove_models(lost.model_ids)
         behind = self.pool.placement.end_creations(lost.model_ids)
         if not lost.is_loss:
-            worker.memory.snapshots -= set(lost.snapshot_ids)
+            worker.memory.lose(lost.snapshot_ids)
         self._on_lost(lost)
         for pending in left:
             worker.take_away(pending)

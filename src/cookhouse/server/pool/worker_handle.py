@@ -178,7 +178,7 @@ class WorkerHandle:
         forgets = [command for command in self._outgoing if isinstance(command, Forget)]
         self._outgoing.clear()
         recalled = [self.pop(command_id) for command_id in list(self.commands)]
-        self.memory.clear_snapshots()
+        self.memory.end()
         return [pending for pending in recalled if pending is not None], forgets
 
     def forget_snapshot(self, account: Account, snapshot_id: str) -> None:

@@ -188,7 +188,7 @@ class States:
         with suppress(StorageError):  # the server ends: the next one deletes them
             await self._drop_files()
         if state is not None:
-            await self._supervisor.published(model.model_id)
+            await self._supervisor.wait_for_publications(model.model_id)
             if history.num_moves == saving.num_moves and not history.is_saving and model.loss is None:
                 self._supervisor.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
 
