@@ -27,9 +27,9 @@ def test_several_workers_give_what_one_gives(host: Host, float32_host: Host) -> 
 @pytest.mark.slow
 def test_a_model_that_moves_goes_on_to_the_bit(host: Host, float32_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a step that is lost or repeated on the way to another worker, and moments that stay behind."""
-    calls = host.service.calls
-    first, second = calls.members
-    monkeypatch.setattr(calls._placement, "better_member", lambda *_: second)
+    pool = host.service.pool
+    first, second = pool.workers
+    monkeypatch.setattr(pool.placement, "better_worker", lambda *_: second)
 
     def work(url: str) -> object:
         with tinker.ServiceClient(base_url=url, api_key=KEY) as client:
@@ -37,10 +37,10 @@ def test_a_model_that_moves_goes_on_to_the_bit(host: Host, float32_host: Host, m
             losses = train(trainer, 3)
             model_id = trainer.get_info().model_id
             if url == host.url:
-                assert model_id in calls.models_of(first)
-                host.on_loop(lambda: calls.balance(model_id, 1))
+                assert model_id in pool.placement.models_of(first)
+                host.on_loop(lambda: host.service.supervisor.balance(model_id, 1))
             losses += train(trainer, 3)
-            assert url != host.url or model_id in calls.models_of(second)
+            assert url != host.url or model_id in pool.placement.models_of(second)
             sampler = trainer.save_weights_and_get_sampling_client().result()
             return losses, [one.tokens for one in sampler.sample(PROMPT, 2, greedy(16)).result().sequences]
 

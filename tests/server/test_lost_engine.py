@@ -60,7 +60,7 @@ class Killed:
     def wait(self, count: int) -> None:
         """Wait until there have been more engines than so many, and the last is up."""
         deadline = time.monotonic() + 60
-        while len(self._children) <= count or not self.host.service.calls.is_up:
+        while len(self._children) <= count or not self.host.service.pool.is_up:
             assert time.monotonic() < deadline, "no new engine came up"
             time.sleep(0.01)
 

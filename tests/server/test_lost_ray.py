@@ -66,9 +66,9 @@ def goes_on(host: Host, kill: Callable[[], Any], engines: Callable[[], Sequence[
         kill()
         training.join(240)
         assert losses == expected
-        (member,) = host.service.calls.members
-        assert member.life.last_loss is not None, "nothing was killed"
-        assert member.life.last_loss.at < ended_at[0], "the kill came too late"
+        (worker,) = host.service.pool.workers
+        assert worker.life.last_loss is not None, "nothing was killed"
+        assert worker.life.last_loss.at < ended_at[0], "the kill came too late"
         assert killed not in engines()
         drawn = [
             one.save_weights_and_get_sampling_client().result().sample(PROMPT, 2, PARAMS).result().sequences
@@ -148,7 +148,7 @@ def test_a_worker_is_added_and_drained_on_ray(tmp_path: Path) -> None:
         first = place_of(host, model_id)
         (drained,) = nodes.actors()
         server.post("/workers")
-        wait_until(lambda: [member.is_up for member in host.service.calls.members] == [True, True])
+        wait_until(lambda: [worker.is_up for worker in host.service.pool.workers] == [True, True])
         server.post(f"/workers/{first}/drain", seconds=60)
         assert server.grad_norm(model_id, 2) > 0, "the gradient of before is there"
         wait_until(lambda: drained not in nodes.actors())

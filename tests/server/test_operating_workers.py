@@ -43,8 +43,8 @@ def refusal(server: Server, route: str, content: object = None) -> tuple[int, st
 
 
 def place_of(host: Host, model_id: str) -> str:
-    calls = host.service.calls
-    (name,) = [member.name for member in calls.members if model_id in calls.models_of(member)]
+    pool = host.service.pool
+    (name,) = [worker.name for worker in pool.workers if model_id in pool.placement.models_of(worker)]
     return name
 
 
@@ -56,7 +56,7 @@ def test_only_the_first_key_operates_workers(host: Host, stack: ExitStack) -> No
         assert status == 403
         assert "first key" in detail
         assert refusal(nobody, route, content)[0] == 401
-    assert [member.is_leaving for member in host.service.calls.members] == [False, False]
+    assert [worker.is_draining for worker in host.service.pool.workers] == [False, False]
 
 
 @pytest.mark.parametrize("content", [{"seconds": -1}, {"seconds": "long"}, {"seconds": 1e999}, None, []])
@@ -67,7 +67,7 @@ def test_a_drain_that_makes_no_sense_is_refused(host: Host, stack: ExitStack, co
         assert answer.status_code == 400
     else:
         assert refusal(server, "/workers/worker0/drain", content)[0] == 400
-    assert [member.is_leaving for member in host.service.calls.members] == [False, False]
+    assert [worker.is_draining for worker in host.service.pool.workers] == [False, False]
 
 
 def test_an_unknown_worker_and_the_last_one_are_refused_in_words(host: Host, stack: ExitStack) -> None:
@@ -77,7 +77,7 @@ def test_an_unknown_worker_and_the_last_one_are_refused_in_words(host: Host, sta
     assert "'worker9'" in detail
     assert "worker0 and worker1" in detail
     server.post("/workers/worker0/drain", seconds=0)
-    wait_until(lambda: len(host.service.calls.members) == 1)
+    wait_until(lambda: len(host.service.pool.workers) == 1)
     status, detail = refusal(server, "/workers/worker1/drain", {})
     assert status == 400
     assert "last worker of its kind" in detail
@@ -109,7 +109,7 @@ def test_of_two_drains_at_once_one_is_refused(host: Host) -> None:
 
     host.on_loop(both)
     assert sorted(type(one).__name__ for one in outcomes) == ["InputError", "int"]
-    wait_until(lambda: len(host.service.calls.members) == 1)
+    wait_until(lambda: len(host.service.pool.workers) == 1)
 
 
 def test_a_drained_workers_models_go_on_elsewhere(host: Host, stack: ExitStack) -> None:
@@ -135,7 +135,7 @@ def test_weights_that_were_published_at_a_drained_worker_are_published_once(host
     prompt = {"chunks": [{"type": "encoded_text", "tokens": [1, 2]}]}
     request = {"sampling_session_id": sampler_id, "prompt": prompt, "sampling_params": {"max_tokens": 3}}
     server.post(f"/workers/{place_of(host, model_id)}/drain", seconds=30)
-    wait_until(lambda: len(host.service.calls.members) == 1)
+    wait_until(lambda: len(host.service.pool.workers) == 1)
     assert server.result(server.post("/asample", **request)["request_id"]).status_code == 200
     assert server.grad_norm(model_id, 2) == 0.0
 
@@ -152,7 +152,7 @@ def test_without_a_journal_models_keep_their_worker(tmp_path: Path, stack: ExitS
         assert server.grad_norm(model_id, 1) == 0.0
         (other,) = {"worker0", "worker1"} - {place}
         assert server.post(f"/workers/{other}/drain", seconds=0)["num_models"] == 0
-        wait_until(lambda: len(host.service.calls.members) == 1)
+        wait_until(lambda: len(host.service.pool.workers) == 1)
         assert server.grad_norm(model_id, 2) == 0.0
 
 
@@ -160,8 +160,8 @@ def test_records_of_several_workers_have_their_names(host: Host, caplog: pytest.
     """Would catch a log of which nobody can tell whose lines are whose."""
     caplog.set_level(logging.WARNING, "tests.worker")
     record = Logged(name="tests.worker", level=logging.WARNING, message="low on memory: 100%")
-    for member in host.service.calls.members:
-        host.on_loop(lambda member=member: member._hand_on(record))  # type: ignore[misc]
+    for worker in host.service.pool.workers:
+        host.on_loop(lambda worker=worker: worker._relay(record))  # type: ignore[misc]
     assert [text for name, _, text in caplog.record_tuples if name == "tests.worker"] == [
         "worker0: low on memory: 100%",
         "worker1: low on memory: 100%",
@@ -171,7 +171,7 @@ def test_records_of_several_workers_have_their_names(host: Host, caplog: pytest.
 def test_a_lone_engines_records_have_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     record = Logged(name="tests.worker", level=logging.WARNING, message="low on memory")
     with hosted(tmp_path, FakeEngine) as host:
-        host.on_loop(lambda: host.service.calls.members[0]._hand_on(record))
+        host.on_loop(lambda: host.service.pool.workers[0]._relay(record))
     assert ("tests.worker", logging.WARNING, "low on memory") in caplog.record_tuples
 
 
@@ -181,7 +181,7 @@ def test_an_added_worker_takes_over_models_of_a_busy_one(tmp_path: Path, stack: 
         server = connected(stack, host)
         models = [server.model(server.session()) for _ in range(2)]
         server.post("/workers", kind="worker")
-        wait_until(lambda: all(member.is_up for member in host.service.calls.members))
+        wait_until(lambda: all(worker.is_up for worker in host.service.pool.workers))
         norms = []
         for seq_id in range(1, 20, 2):
             for model_id in models:
@@ -206,7 +206,7 @@ def test_a_model_that_should_move_is_saved_for_that(
         assert server.grad_norm(models[0], 20) == 0.0
         assert set(tmp_path.rglob("states/*")) == states, "none is due"
         server.post("/workers", kind="worker")
-        wait_until(lambda: all(member.is_up for member in host.service.calls.members))
+        wait_until(lambda: all(worker.is_up for worker in host.service.pool.workers))
         for seq_id in range(21, 40):
             for model_id in models:
                 server.grad_norm(model_id, seq_id)
@@ -222,9 +222,9 @@ def test_weights_that_were_published_before_a_move_outlive_the_worker(tmp_path: 
         saved = server.post("/save_weights_for_sampler", model_id=model_id, seq_id=1, sampling_session_seq_id=0)
         sampler_id = server.result(saved["request_id"]).json()["sampling_session_id"]
         server.post("/workers", kind="worker")
-        calls = host.service.calls
-        wait_until(lambda: all(member.is_up for member in calls.members))
-        host.on_loop(lambda: calls.balance(model_id, 1))
+        pool = host.service.pool
+        wait_until(lambda: all(worker.is_up for worker in pool.workers))
+        host.on_loop(lambda: host.service.supervisor.balance(model_id, 1))
         assert server.grad_norm(model_id, 2) == 0.0
         assert place_of(host, model_id) == "worker1"
         server.post("/workers/engine/drain", seconds=0)

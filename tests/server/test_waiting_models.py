@@ -62,8 +62,8 @@ class Pool(Server):
 
     def other_engine(self, model_id: str) -> tuple[str, FullEngine]:
         """The worker that has a model, and the engine of the other."""
-        calls = self.host.service.calls
-        (place,) = [one.name for one in calls.members if model_id in calls.models_of(one)]
+        pool = self.host.service.pool
+        (place,) = [one.name for one in pool.workers if model_id in pool.placement.models_of(one)]
         (other,) = [engine for engine in self.engines if model_id not in engine._models]
         return place, other
 
@@ -185,14 +185,14 @@ def test_a_drain_that_the_others_have_no_memory_for_is_refused(tmp_path: Path) -
         pool.step(model_id, 1)
         wait_until(lambda: pool.host.service.sequencer.state_bytes(model_id) > 0)
         place, _ = pool.other_engine(model_id)
-        (other,) = [one for one in pool.host.service.calls.members if one.name != place]
-        pool.host.on_loop(lambda: other.note_room(Room(free_bytes=1, base_models=())))
+        (other,) = [one for one in pool.host.service.pool.workers if one.name != place]
+        pool.host.on_loop(lambda: other.memory.note_room(Room(free_bytes=1, base_models=())))
         answer = pool.http.post(f"/workers/{place}/drain", json={"seconds": 0})
         assert answer.status_code == 400
         detail = answer.json()["detail"]
         assert f"{place} has 1 model in training, whose states take 0.00 GiB" in detail
         assert f"({other.name} 0.00 GiB); add a worker first" in detail
-        assert not any(one.is_leaving for one in pool.host.service.calls.members)
-        pool.host.on_loop(lambda: other.note_room(Room(free_bytes=2**30, base_models=())))
+        assert not any(one.is_draining for one in pool.host.service.pool.workers)
+        pool.host.on_loop(lambda: other.memory.note_room(Room(free_bytes=2**30, base_models=())))
         pool.post(f"/workers/{place}/drain", seconds=0)
         assert pool.step(model_id, 3) > 0

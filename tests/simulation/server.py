@@ -244,18 +244,18 @@ class SimulatedServer:
                 await self.ask(self._change)
 
     async def _change(self, service: Service) -> None:
-        members = service.calls.members
-        if self._chance.random() < 0.5 and len(members) < 2 * len(self._plans):
-            service.calls.add()
+        workers = service.pool.workers
+        if self._chance.random() < 0.5 and len(workers) < 2 * len(self._plans):
+            service.supervisor.add()
             self.counts["adds"] += 1
             return
-        name = self._chance.choice([member.name for member in members])
+        name = self._chance.choice([worker.name for worker in workers])
         try:
-            member = service.calls.leave(name)
+            worker = service.supervisor.begin_drain(name)
         except InputError:
             self.counts["drains refused"] += 1
             return
-        await service.calls.empty(member, self._chance.random() * self._changes.drain_seconds)
+        await service.supervisor.drain(worker, self._chance.random() * self._changes.drain_seconds)
         self.counts["drains"] += 1
 
     def _make_worker(self, plan: WorkerPlan) -> Worker:
@@ -272,23 +272,24 @@ class SimulatedServer:
     def leftovers(self) -> dict[str, object]:
         """What is still held: nothing, once all sessions have ended and all results been forgotten."""
         service = self.service
-        sequencer, calls = service.sequencer, service.calls
-        engines = [self.engines[member.name] for member in calls.members]
+        sequencer, pool = service.sequencer, service.pool
+        engines = [self.engines[worker.name] for worker in pool.workers]
+        memories = [worker.memory for worker in pool.workers]
         held: dict[str, object] = {
             "sessions": len(list(service.sessions)),
             "futures": len(service.futures),
             "models of the engines": sum(len(engine._models) for engine in engines),
             "snapshots of the engines": sum(len(engine._snapshots) for engine in engines),
             "samples of the engines": sum(len(engine._running) for engine in engines),
-            "calls": len(calls._calls) + sum(len(member.calls) + member.num_tokens for member in calls.members),
-            "models that look for a place": len(calls._creations),
-            "weights on their way": len(calls._transfers),
-            "weights at workers": sum(len(one.snapshots | one.fetched | one.evicted) for one in calls.members),
+            "commands": len(pool._pending) + sum(len(worker.commands) + worker.num_tokens for worker in pool.workers),
+            "models that look for a place": len(pool.placement._creations),
+            "weights on their way": len(pool.transfers._writing),
+            "weights at workers": sum(len(one.snapshots | one.fetched | one.evicted) for one in memories),
             "files of workers": self._files_of_workers(),
-            "models with a place": len(calls._placement._models) + len(calls._shapes),
-            "weights to read again": len(calls._weights._fetches) + len(calls._weights.shapes),
-            "weights to come": len(calls._weights._coming),
-            "origins of weights": len(calls._weights._origins) + len(calls._weights._newest),
+            "models with a place": len(pool.placement._workers) + len(pool.placement._shapes),
+            "weights to read again": len(pool.weights._fetches) + len(pool.weights._shapes),
+            "weights to come": len(pool.weights._expected),
+            "origins of weights": len(pool.weights._origins) + len(pool.weights._newest),
             "queues": len(sequencer._queues),
             "samples": len(service.samples) + service.samples._numbers.total(),
             "bytes": service.held._by_owner.total() + sequencer._pending_bytes.total(),
@@ -298,13 +299,13 @@ class SimulatedServer:
             held["tasks"] = _beyond({"sweeper", "worker events", "worker"}, self._processes[-1])
         else:
             # This task, the two of the sweeper, those of ours, and of each worker its own and the reader of its events.
-            held["tasks"] = max(0, len(asyncio.all_tasks()) - 3 - len(self._tasks) - 2 * len(calls.members))
+            held["tasks"] = max(0, len(asyncio.all_tasks()) - 3 - len(self._tasks) - 2 * len(pool.workers))
         return {name: what for name, what in held.items() if what}
 
     def _files_of_workers(self) -> list[str]:
         """All but the folders of those that there are, and the one that weights move through."""
         folder = self._folder / FOLDER
-        usual = {folder / name for name in ("moves", *(member.name for member in self.service.calls.members))}
+        usual = {folder / name for name in ("moves", *(worker.name for worker in self.service.pool.workers))}
         return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path not in usual]
 
     def _leftovers_on_disk(self) -> dict[str, object]:

@@ -6,7 +6,7 @@ that ran in another place, samples of other weights, and anything left over when
 
 import pytest
 
-from cookhouse.server.pool import member
+from cookhouse.server.pool import worker_handle
 from cookhouse.server.pool.plans import plans_of
 from tests.simulation.history import BrokenPromiseError
 from tests.simulation.program import simulate
@@ -59,7 +59,7 @@ def test_a_crash_of_several_workers_is_a_pause_from_many_seeds(shape: str) -> No
 
 def test_files_that_lost_workers_leave_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a simulation in which no save is ever under way, or that looks for no part of a file."""
-    monkeypatch.setattr(member, "delete_written", lambda _urls: None)
+    monkeypatch.setattr(worker_handle, "delete_written", lambda _urls: None)
     with pytest.raises(BrokenPromiseError, match=r"still holds .*'files of (states|samplers)'"):
         simulate(15, num_clients=CLIENTS, num_requests=REQUESTS)
 

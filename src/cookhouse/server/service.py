@@ -14,11 +14,11 @@ from cookhouse.server.leases.forwarding import Forwarding
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.leases.members import Profile
 from cookhouse.server.leases.placing import Placing
-from cookhouse.server.pool.calls import Calls
-from cookhouse.server.pool.leaving import Gone
-from cookhouse.server.pool.member import MakeWorker
+from cookhouse.server.pool.life import LostState
 from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.plans import FOLDER, WorkerPlan
+from cookhouse.server.pool.supervisor import Supervisor
+from cookhouse.server.pool.worker_handle import MakeWorker
 from cookhouse.server.recovery.journaling import OFF, Journaling
 from cookhouse.server.recovery.left import LeftSessions
 from cookhouse.server.recovery.replays import Replays
@@ -64,7 +64,7 @@ _HAND_OVER_SECONDS = 10.0
 class Service:
     """The parts of a server, wired. Made in any thread, used from the event loop between `open` and `close`.
 
-    Accepting ──► Intake ──► Journaling     Restoring ──► Sequencer ──► Calls ──► worker
+    Accepting ──► Intake ──► Journaling     Restoring ──► Sequencer ──► Pool ──► worker
     (TrainingRequests, SaveRequests) └────────────────────►   │
     SamplingRequests ──► Samples ─────────────────────────►   │
     Sessions, Checkpoints ──► Store                           └──► Futures
@@ -152,7 +152,7 @@ class Service:
         self.meter = Meter()
         self._sources = sources
         private_folder(state_dir / FOLDER)
-        self.calls = Calls(
+        self.supervisor = Supervisor(
             make_worker,
             self.meter,
             plans=plans,
@@ -161,22 +161,23 @@ class Service:
             max_losses=settings.max_request_losses,
             on_lost=self._note_loss,
         )
+        self.pool = self.supervisor.pool
         journal = None
         if settings.journal != OFF:
-            journal = Journaling(self.folder, self.store, settings, self.calls, self.futures, self.meter)
+            journal = Journaling(self.folder, self.store, settings, self.supervisor, self.futures, self.meter)
         self._journal = journal
         self.commit = None if journal is None else journal.commit
         self.sequencer = Sequencer(
             self.futures,
             settings,
-            self.calls,
+            self.pool,
             self.held,
             self.meter,
             commit=self.commit,
             states=None if journal is None else journal.states,
             is_shared=leases is not None,
         )
-        self.samples = Samples(self.futures, settings, self.calls, self.held)
+        self.samples = Samples(self.futures, settings, self.pool, self.held)
         self.session_life = SessionLife(
             futures=self.futures,
             journal=journal,
@@ -208,10 +209,10 @@ class Service:
             writer=self._writer,
         )
         self.accepting = Accepting(self.intake, self.training, self.saving, self.sessions, settings)
-        self.workers = WorkerRequests(self.calls, self.sequencer.state_bytes, has_journal=journal is not None)
+        self.workers = WorkerRequests(self.supervisor, self.sequencer.state_bytes, has_journal=journal is not None)
         self.sampling = SamplingRequests(
             base_models=self.base_models,
-            calls=self.calls,
+            pool=self.pool,
             checkpoints=self.checkpoints,
             commit=self.commit,
             futures=self.futures,
@@ -238,7 +239,7 @@ class Service:
             self._restoring = Restoring(
                 accepting=self.accepting,
                 base_models=self.base_models,
-                calls=self.calls,
+                pool=self.pool,
                 commit=journal.commit,
                 folders=journal.folders,
                 futures=self.futures,
@@ -254,7 +255,7 @@ class Service:
         if self._replays is not None:
             self.sessions.check_aside = self._replays.check_aside
         self.sweeper = Sweeper(
-            calls=self.calls,
+            pool=self.pool,
             checkpoints=self.checkpoints,
             futures=self.futures,
             intake=self.intake,
@@ -284,7 +285,7 @@ class Service:
                 await self._check_base_models(self._left, self._sources)
         if self.leases is not None:
             await self.leases.check_profile(self._profile())
-        up = await self.calls.open()
+        up = await self.supervisor.open()
         self.base_models.fill(up.base_models, self._sources)
         if self.leases is not None:
             await self._join(self.leases)
@@ -371,7 +372,7 @@ class Service:
 
     def pause(self) -> str | None:
         """Why requests are not taken for now, None if they are, should the database be sound."""
-        if not self.calls.is_up:
+        if not self.pool.is_up:
             return "the engine is being started"
         if self._replays is not None and self._replays.is_starting:
             return "what was accepted before the restart runs again"
@@ -384,7 +385,7 @@ class Service:
     async def drain(self, seconds: float) -> bool:
         """Accept nothing more, and wait for what was accepted: see `Draining.done`."""
         self.draining.begin()
-        self.calls.stop_balancing()
+        self.supervisor.stop_balancing()
         if self.leases is not None:
             await self.leases.begin_leaving()
         return await self.draining.done(seconds)
@@ -408,7 +409,7 @@ class Service:
             await asyncio.wait(tasks)
         self.sequencer.close()
         self.workers.close()
-        await self.calls.close(seconds=1.0)
+        await self.supervisor.close(seconds=1.0)
         if self.commit is not None:
             try:
                 await self.commit.close()
@@ -446,11 +447,11 @@ class Service:
         if self._journal is not None:
             self._journal.forget_answer(future)
 
-    def _note_loss(self, gone: Gone) -> None:
+    def _note_loss(self, gone: LostState) -> None:
         """What was in the memory of a worker that ended is gone, and comes back from the journal."""
         num_requests = None if self._restoring is None else self._restoring.run_again(gone)
         if gone.is_loss:
-            self._warn(gone.told(num_requests))
+            self._warn(gone.message(num_requests))
         if self._restoring is not None:
             return
         for session in self.sessions:

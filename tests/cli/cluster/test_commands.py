@@ -42,7 +42,7 @@ def call(*words: str) -> int:
 
 
 def names_of(host: Host) -> list[str]:
-    return [member.name for member in host.service.calls.members]
+    return [worker.name for worker in host.service.pool.workers]
 
 
 def test_it_lists_each_worker(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,7 +244,7 @@ def test_watching_goes_on_until_it_is_told_to_end(
         raise httpx.ConnectError("connection refused")
 
     def replace_worker() -> None:
-        life = host.service.calls.members[0].life
+        life = host.service.pool.workers[0].life
         life.lose("a test")
         life.begin("a CPU")
 

@@ -375,7 +375,7 @@ def test_a_stopping_server_s_workers_are_its_own(two: Two) -> None:
             503,
             "the server is stopping, and its workers with it",
         )
-    assert len(second.host.service.calls.members) == 1
+    assert len(second.host.service.pool.workers) == 1
     assert first.session() in {session.session_id for session in second.host.service.sessions}
 
 

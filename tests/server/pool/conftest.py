@@ -1,14 +1,14 @@
-"""Members that have no worker, for what decides by what it knows of them."""
+"""Handles that have no worker, for what decides by what it knows of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from cookhouse.engine.contract import Worker
-from cookhouse.server.pool.member import Member
 from cookhouse.server.pool.plans import WorkerPlan, plans_of
+from cookhouse.server.pool.workers import Workers
 
-MakeMembers = Callable[..., Sequence[Member]]
+MakeWorkers = Callable[..., Workers]
 
 
 def _no_worker(plan: WorkerPlan) -> Worker:
@@ -16,14 +16,13 @@ def _no_worker(plan: WorkerPlan) -> Worker:
 
 
 @pytest.fixture
-def make_members() -> MakeMembers:
+def make_workers() -> MakeWorkers:
     """Makes those of `plans_of`, as if they were up."""
 
-    def make(**numbers: int) -> Sequence[Member]:
-        plans = plans_of(**numbers)
-        members = [Member(plan, _no_worker, take=lambda *_: None, on_lost=lambda *_: None) for plan in plans]
-        for member in members:
-            member.is_up = True
-        return members
+    def make(**numbers: int) -> Workers:
+        workers = Workers(plans_of(**numbers), _no_worker, lambda *_: None)
+        for worker in workers:
+            worker.is_up = True
+        return workers
 
     return make

@@ -32,9 +32,9 @@ from cookhouse.engine.contract import (
     Tokens,
     Up,
 )
-from cookhouse.server.pool.calls import Calls
 from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.plans import WorkerPlan, plans_of
+from cookhouse.server.pool.supervisor import Supervisor
 
 ACCOUNT = Account("me", "s")
 ROOM = Room(free_bytes=2**30, base_models=("b",))
@@ -98,14 +98,15 @@ class ScriptedWorker:
 
 
 class Several:
-    """A server's calls over scripted workers; `worker(name)` is the present one of a name."""
+    """A pool of scripted workers; `worker(name)` is the present one of a name."""
 
     def __init__(self, folder: Path, *, workers: int | None = None, apart: tuple[int, int] = (0, 0), **options: Any):
         plans = plans_of(workers=workers, trainers=apart[0] or None, samplers=apart[1] or None)
         self._workers: dict[str, ScriptedWorker] = {}
         self.cannot_start: dict[str, Exception] = {}
         """By name, what is raised where a worker is to be made."""
-        self.calls = Calls(self._make, Meter(), plans=plans, folder=folder, **options)
+        self.supervisor = Supervisor(self._make, Meter(), plans=plans, folder=folder, **options)
+        self.pool = self.supervisor.pool
 
     def _make(self, plan: WorkerPlan) -> ScriptedWorker:
         if plan.name in self.cannot_start:
@@ -117,18 +118,18 @@ class Several:
         return self._workers[name]
 
     async def __aenter__(self) -> "Several":
-        await self.calls.open()
+        await self.supervisor.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.calls.close(1.0)
+        await self.supervisor.close(1.0)
 
     async def drain(self, name: str, seconds: float) -> None:
-        await self.calls.empty(self.calls.leave(name), seconds)
+        await self.supervisor.drain(self.supervisor.begin_drain(name), seconds)
 
     async def model(self, model_id: str) -> str:
         """Make a model; the worker that it is on."""
-        answer = self.calls.send(create(model_id))
+        answer = self.pool.send(create(model_id))
         await settle()
         name = next(name for name, one in self._workers.items() if f"create {model_id}" in one.ids(Create))
         await self.worker(name).done(f"create {model_id}")
@@ -136,7 +137,7 @@ class Several:
         return name
 
     async def publish(self, model_id: str, snapshot_id: str) -> None:
-        answer = self.calls.send(publish(model_id, snapshot_id))
+        answer = self.pool.send(publish(model_id, snapshot_id))
         await settle()
         holder = next(one for one in self._workers.values() if f"publish {snapshot_id}" in one.ids(Publish))
         await holder.done(f"publish {snapshot_id}")

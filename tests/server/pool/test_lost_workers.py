@@ -53,23 +53,23 @@ class Server:
 
     @property
     def names(self) -> list[str]:
-        return [member.name for member in self.host.service.calls.members]
+        return [worker.name for worker in self.host.service.pool.workers]
 
     def client(self, key: str = KEY) -> tinker.ServiceClient:
         return tinker.ServiceClient(base_url=self.host.url, api_key=key)
 
     def place_of(self, trainer: tinker.TrainingClient) -> str:
         """The worker that has a model."""
-        member = self.host.service.calls._placement.member_of(trainer.get_info().model_id)
-        assert member is not None
-        return member.name
+        worker = self.host.service.pool.placement.worker_of(trainer.get_info().model_id)
+        assert worker is not None
+        return worker.name
 
     def kill(self, name: str) -> None:
         """Kill a worker, and wait until another is up in its place."""
         count = len(self._children[name])
         os.kill(self._children[name][-1].pid, signal.SIGKILL)
-        member = next(member for member in self.host.service.calls.members if member.name == name)
-        self.wait(lambda: len(self._children[name]) > count and member.is_up)
+        worker = next(worker for worker in self.host.service.pool.workers if worker.name == name)
+        self.wait(lambda: len(self._children[name]) > count and worker.is_up)
 
     def wait(self, is_so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60
@@ -147,16 +147,16 @@ def test_a_worker_is_drained_under_its_clients(tmp_path: Path, shape: Mapping[st
         with ThreadPoolExecutor(1) as pool:
             training = pool.submit(train, trainer, 30)
             drawing = [sampler.sample(PROMPT, 2, LONG) for _ in range(4)]
-            calls = server.host.service.calls
-            server.host.on_loop(lambda: calls.empty(calls.leave(place), 5.0))
+            supervisor = server.host.service.supervisor
+            server.host.on_loop(lambda: supervisor.drain(supervisor.begin_drain(place), 5.0))
             assert place not in server.names
             assert training.result(60) == expected
         drawing += [sampler.sample(PROMPT, 2, LONG) for _ in range(4)]
         for future in drawing:
             assert [one.tokens for one in future.result(60).sequences] == [one.tokens for one in drawn]
         num_left = len(server.names)
-        server.host.on_loop(server.host.service.calls.add)
-        server.wait(lambda: len(server.names) == num_left + 1 and server.host.service.calls.members[-1].is_up)
+        server.host.on_loop(server.host.service.supervisor.add)
+        server.wait(lambda: len(server.names) == num_left + 1 and server.host.service.pool.workers[-1].is_up)
         assert train(new_trainer(client), 30) == expected
 
 

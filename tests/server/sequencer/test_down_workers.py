@@ -19,7 +19,7 @@ from cookhouse.engine.contract import (
     SampleOutput,
     Step,
 )
-from cookhouse.server.pool.member import Member
+from cookhouse.server.pool.worker_handle import WorkerHandle
 
 pytestmark = pytest.mark.anyio
 NO_PROCESS = OSError(12, "Cannot allocate memory")
@@ -27,11 +27,11 @@ NO_PROCESS = OSError(12, "Cannot allocate memory")
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cookhouse.server.pool.member._FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("cookhouse.server.pool.worker_handle._FIRST_PAUSE_SECONDS", 0.01)
 
 
-def member(several: Several, name: str) -> Member:
-    return next(member for member in several.calls.members if member.name == name)
+def worker(several: Several, name: str) -> WorkerHandle:
+    return next(worker for worker in several.pool.workers if worker.name == name)
 
 
 async def both_down(several: Several) -> None:
@@ -39,12 +39,12 @@ async def both_down(several: Several) -> None:
     for name in ("worker0", "worker1"):
         several.cannot_start[name] = NO_PROCESS
         await several.worker(name).lose()
-    assert not any(one.is_up for one in several.calls.members)
+    assert not any(one.is_up for one in several.pool.workers)
 
 
 async def comes_up(several: Several, name: str) -> None:
     del several.cannot_start[name]
-    while not member(several, name).is_up:  # noqa: ASYNC110
+    while not worker(several, name).is_up:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     await settle()
 
@@ -53,8 +53,8 @@ async def test_what_waits_for_one_that_is_down_is_done_by_the_first_that_is_up(t
     """Would catch a client that waits for ever for a worker which cannot be started, beside an idle one."""
     async with Several(tmp_path, workers=2) as several:
         await both_down(several)
-        creating, stepping = several.calls.send(create("a")), several.calls.send(step("1", "a"))
-        drawing = [several.calls.send(sample(f"s{index}")) for index in range(2)]
+        creating, stepping = several.pool.send(create("a")), several.pool.send(step("1", "a"))
+        drawing = [several.pool.send(sample(f"s{index}")) for index in range(2)]
         await settle()
         await comes_up(several, "worker1")
         up = several.worker("worker1")
@@ -68,15 +68,15 @@ async def test_what_waits_for_one_that_is_down_is_done_by_the_first_that_is_up(t
             await up.done(f"s{index}", drawn(f"s{index}"))
             assert isinstance(await answer, SampleOutput)
         await stepping
-        assert member(several, "worker0").num_tokens == 0
+        assert worker(several, "worker0").num_tokens == 0
 
 
 async def test_what_is_forgotten_meanwhile_is_canceled(tmp_path: Path) -> None:
     """Would catch a sample that is drawn for nobody, since its end went with the worker that never came up."""
     async with Several(tmp_path, workers=2) as several:
         await both_down(several)
-        drawing = several.calls.send(sample("s"))
-        several.calls.forget(forget(command_ids=("s",)))
+        drawing = several.pool.send(sample("s"))
+        several.pool.forget(forget(command_ids=("s",)))
         with pytest.raises(CanceledError):
             await drawing
         await comes_up(several, "worker1")
@@ -88,9 +88,9 @@ async def test_what_all_that_run_refuse_is_refused(tmp_path: Path) -> None:
     async with Several(tmp_path, workers=2) as several:
         several.cannot_start["worker0"] = NO_PROCESS
         await several.worker("worker0").lose()
-        while member(several, "worker0").life.failed_start is None:  # noqa: ASYNC110
+        while worker(several, "worker0").life.failed_start is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        creating, drawing = several.calls.send(create("a")), several.calls.send(sample("s"))
+        creating, drawing = several.pool.send(create("a")), several.pool.send(sample("s"))
         await settle()
         up = several.worker("worker1")
         await up.refuse("create a", "2 GiB too little")
@@ -98,27 +98,27 @@ async def test_what_all_that_run_refuse_is_refused(tmp_path: Path) -> None:
         for answer, words in ((creating, "2 GiB"), (drawing, "3 GiB")):
             with pytest.raises(NoMemoryError, match=f"no worker has room: worker1: {words} too little"):
                 await answer
-        assert not several.calls._calls
-        assert len(several.calls._creations) == 0
+        assert not several.pool._pending
+        assert len(several.pool.placement._creations) == 0
 
 
 async def test_a_model_that_was_refused_has_no_place(tmp_path: Path) -> None:
     """Would catch a worker that seems full of models which it refused, and one that is asked again and again."""
     async with Several(tmp_path, workers=2) as several:
         for _ in range(2):
-            creating = several.calls.send(create("a"))
+            creating = several.pool.send(create("a"))
             await settle()
             for name in ("worker0", "worker1"):
                 await several.worker(name).refuse("create a", "full")
             with pytest.raises(NoMemoryError, match="worker0: full; worker1: full"):
                 await creating
-            assert [len(several.calls.models_of(one)) for one in several.calls.members] == [0, 0]
+            assert [len(several.pool.placement.models_of(one)) for one in several.pool.workers] == [0, 0]
 
 
 async def test_a_sample_that_every_sampler_refuses_is_drawn_by_no_trainer(tmp_path: Path) -> None:
     """Would catch a sample that lands on a worker which only trains."""
     async with Several(tmp_path, apart=(1, 1)) as several:
-        drawing = several.calls.send(sample("s"))
+        drawing = several.pool.send(sample("s"))
         await settle()
         await several.worker("sampler1").refuse("s", "full")
         with pytest.raises(NoMemoryError, match="no worker has room: sampler1: full"):
@@ -129,7 +129,7 @@ async def test_a_sample_that_every_sampler_refuses_is_drawn_by_no_trainer(tmp_pa
 async def test_a_new_worker_has_not_said_what_the_last_one_said(tmp_path: Path) -> None:
     """Would catch a refusal that outlives the worker that it is of."""
     async with Several(tmp_path, apart=(1, 2)) as several:
-        drawing = several.calls.send(sample("s"))
+        drawing = several.pool.send(sample("s"))
         await settle()
         first, second = several.worker("sampler1"), several.worker("sampler2")
         await first.refuse("s", "full")
@@ -146,9 +146,9 @@ async def test_an_added_worker_that_cannot_be_made_is_gone(tmp_path: Path, caplo
     """Would catch one that is starting for ever, since its machine had no process left."""
     async with Several(tmp_path, workers=2) as several:
         several.cannot_start["worker2"] = NO_PROCESS
-        several.calls.add()
+        several.supervisor.add()
         await settle()
-        assert [one.name for one in several.calls.members] == ["worker0", "worker1"]
+        assert [one.name for one in several.pool.workers] == ["worker0", "worker1"]
     assert "worker2 could not be started: OSError: [Errno 12] Cannot allocate memory" in caplog.text
 
 
@@ -156,23 +156,23 @@ async def test_a_starting_worker_that_is_drained_and_fails_is_gone_once(tmp_path
     """Would catch a drain that fails in words of Python's, since its worker had failed before."""
     async with Several(tmp_path, workers=2) as several:
         several.cannot_start["worker2"] = NO_PROCESS
-        plan = several.calls.add()
-        leaving = several.calls.leave(plan.name)
+        plan = several.supervisor.add()
+        leaving = several.supervisor.begin_drain(plan.name)
         await settle()
-        await several.calls.empty(leaving, 0.2)
-        assert [one.name for one in several.calls.members] == ["worker0", "worker1"]
+        await several.supervisor.drain(leaving, 0.2)
+        assert [one.name for one in several.pool.workers] == ["worker0", "worker1"]
 
 
 async def test_nothing_comes_between_the_count_of_models_and_the_leave(tmp_path: Path) -> None:
     """Would catch a model that is placed at a worker which was just found to have none, and is lost with it."""
     async with Several(tmp_path, workers=2) as several:
-        leaving = several.calls.leave("worker0")
-        creating = several.calls.send(create("a"))
+        leaving = several.supervisor.begin_drain("worker0")
+        creating = several.pool.send(create("a"))
         await settle()
         assert several.worker("worker0").ids(Create) == []
         await several.worker("worker1").done("create a")
         await creating
-        await several.calls.empty(leaving, 0.0)
+        await several.supervisor.drain(leaving, 0.0)
 
 
 async def test_names_stand_in_the_log_once_there_are_several(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -182,7 +182,7 @@ async def test_names_stand_in_the_log_once_there_are_several(tmp_path: Path, cap
     async with Several(tmp_path, workers=1) as several:
         several.worker("engine").tell(record)
         await settle()
-        several.calls.add()
+        several.supervisor.add()
         await settle()
         several.worker("engine").tell(record)
         several.worker("worker1").tell(record)
@@ -197,9 +197,9 @@ async def test_weights_that_do_not_fit_are_fetched_there_once(tmp_path: Path) ->
         first, second = several.worker("sampler1"), several.worker("sampler2")
         for index in range(4):
             url = (tmp_path / f"w{index}").as_uri()
-            several.calls.note_file(fetch(f"w{index}", url))
+            several.pool.note_file(fetch(f"w{index}", url))
         for index in range(3):
-            drawing = several.calls.send(sample(f"s{index}", f"w{index}"))
+            drawing = several.pool.send(sample(f"s{index}", f"w{index}"))
             await settle()
             if first.ids(Fetch) and not index:
                 await first.refuse(first.ids(Fetch)[0], "full")
@@ -210,7 +210,7 @@ async def test_weights_that_do_not_fit_are_fetched_there_once(tmp_path: Path) ->
         assert (len(first.ids(Fetch)), len(second.ids(Fetch))) == (1, 3)
         first.tell(Room(free_bytes=2**31, base_models=("b",)))
         await settle()
-        last = several.calls.send(sample("s3", "w3"))
+        last = several.pool.send(sample("s3", "w3"))
         await settle()
         assert len(first.ids(Fetch)) == 2
         await first.done("s3", drawn("s3"))

@@ -40,7 +40,7 @@ from cookhouse.engine.contract import (
     Step,
 )
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.server.pool.leaving import Gone
+from cookhouse.server.pool.life import LostState
 from cookhouse.server.refusals import LostError
 from cookhouse.server.storage.store.usage import Usage
 
@@ -54,7 +54,7 @@ async def test_a_model_stays_where_it_was_made(tmp_path: Path) -> None:
         assert sorted(places) == ["worker0", "worker1"]
         for index in range(4):
             for model_id in ("a", "b"):
-                several.calls.send(step(f"{model_id}{index}", model_id))
+                several.pool.send(step(f"{model_id}{index}", model_id))
         await settle()
         for place, model_id in zip(places, "ab", strict=True):
             assert several.worker(place).ids(Step) == [f"{model_id}{index}" for index in range(4)]
@@ -65,7 +65,7 @@ async def test_trainers_train_and_samplers_sample(tmp_path: Path) -> None:
     async with Several(tmp_path, apart=(1, 2)) as several:
         assert await several.model("a") == "trainer0"
         for index in range(4):
-            several.calls.send(sample(f"s{index}"))
+            several.pool.send(sample(f"s{index}"))
         await settle()
         assert several.worker("trainer0").ids(Sample) == []
         assert [len(several.worker(name).ids(Sample)) for name in ("sampler1", "sampler2")] == [2, 2]
@@ -74,7 +74,7 @@ async def test_trainers_train_and_samplers_sample(tmp_path: Path) -> None:
 async def test_a_model_that_one_worker_has_no_room_for_is_tried_on_the_next(tmp_path: Path) -> None:
     """Would catch a refusal while another worker has room, and a command that overtakes its model's creation."""
     async with Several(tmp_path, workers=3) as several:
-        creating, stepping = several.calls.send(create("a")), several.calls.send(step("1", "a"))
+        creating, stepping = several.pool.send(create("a")), several.pool.send(step("1", "a"))
         await settle()
         assert several.worker("worker0").kinds == ["Create"]
         await several.worker("worker0").refuse("create a", "1 GiB too little")
@@ -90,7 +90,7 @@ async def test_a_model_that_one_worker_has_no_room_for_is_tried_on_the_next(tmp_
 async def test_the_last_refusal_says_what_each_worker_said(tmp_path: Path) -> None:
     """Would catch a refusal that names one worker alone, and commands behind it that wait for ever."""
     async with Several(tmp_path, workers=2) as several:
-        creating, stepping = several.calls.send(create("a")), several.calls.send(step("1", "a"))
+        creating, stepping = several.pool.send(create("a")), several.pool.send(step("1", "a"))
         await settle()
         await several.worker("worker0").refuse("create a", "1 GiB too little")
         await several.worker("worker1").refuse("create a", "2 GiB too little")
@@ -107,7 +107,7 @@ async def test_the_last_refusal_says_what_each_worker_said(tmp_path: Path) -> No
 async def test_another_refusal_is_the_last_word(tmp_path: Path) -> None:
     """Would catch a bad request that every worker is asked."""
     async with Several(tmp_path, workers=2) as several:
-        creating = several.calls.send(create("a"))
+        creating = several.pool.send(create("a"))
         await settle()
         await several.worker("worker0").fail("create a", Failure(blame="user", kind="input", message="a bad rank"))
         with pytest.raises(InputError, match="a bad rank"):
@@ -118,7 +118,7 @@ async def test_another_refusal_is_the_last_word(tmp_path: Path) -> None:
 async def test_a_sample_that_one_worker_has_no_room_for_is_drawn_by_another(tmp_path: Path) -> None:
     """Would catch a base model that fits on one worker alone and is refused there too, and a sample asked for ever."""
     async with Several(tmp_path, workers=2) as several:
-        drawing, refused = several.calls.send(sample("1")), several.calls.send(sample("2"))
+        drawing, refused = several.pool.send(sample("1")), several.pool.send(sample("2"))
         await settle()
         first, second = several.worker("worker0"), several.worker("worker1")
         await first.refuse("1", "1 GiB too little")
@@ -135,9 +135,9 @@ async def test_a_sample_that_one_worker_has_no_room_for_is_drawn_by_another(tmp_
 async def test_a_model_that_looks_for_a_place_can_be_forgotten(tmp_path: Path) -> None:
     """Would catch commands that wait for ever behind a model whose session has ended."""
     async with Several(tmp_path, workers=2) as several:
-        creating, stepping = several.calls.send(create("a")), several.calls.send(step("1", "a"))
+        creating, stepping = several.pool.send(create("a")), several.pool.send(step("1", "a"))
         await settle()
-        several.calls.forget(forget(model_ids=("a",)))
+        several.pool.forget(forget(model_ids=("a",)))
         with pytest.raises(CanceledError):
             await stepping
         await several.worker("worker0").fail("create a", Failure(blame="user", kind="canceled", message="canceled"))
@@ -153,10 +153,10 @@ async def test_samples_go_where_their_weights_and_prompt_are(tmp_path: Path) -> 
         await several.publish("a", "w")
         prompt = list(range(500))
         for index in range(3):
-            several.calls.send(sample(f"s{index}", "w", prompt=prompt))
+            several.pool.send(sample(f"s{index}", "w", prompt=prompt))
         await settle()
         assert several.worker(place).ids(Sample) == ["s0", "s1", "s2"]
-        several.calls.send(sample("base", prompt=prompt))
+        several.pool.send(sample("base", prompt=prompt))
         await settle()
         other = "worker1" if place == "worker0" else "worker0"
         assert several.worker(other).ids(Sample) == ["base"]
@@ -169,7 +169,7 @@ async def test_a_busy_worker_writes_weights_that_another_reads(tmp_path: Path) -
         holder = several.worker(place)
         other = several.worker("worker1" if place == "worker0" else "worker0")
         await several.publish("a", "w")
-        answers = [several.calls.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(3)]
+        answers = [several.pool.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(3)]
         await settle()
         assert holder.kinds == ["Create", "Publish", "Sample", "SaveSnapshot"]
         assert other.kinds == []
@@ -191,8 +191,8 @@ async def test_a_sampler_reads_what_a_trainer_publishes(tmp_path: Path) -> None:
     async with Several(tmp_path, apart=(1, 1)) as several:
         await several.model("a")
         trainer, sampler = several.worker("trainer0"), several.worker("sampler1")
-        publishing = several.calls.send(publish("a", "w"))
-        first, second = (several.calls.send(sample(name, "w")) for name in ("1", "2"))
+        publishing = several.pool.send(publish("a", "w"))
+        first, second = (several.pool.send(sample(name, "w")) for name in ("1", "2"))
         await settle()
         assert trainer.kinds == ["Create", "Publish", "SaveSnapshot"]
         assert sampler.kinds == []
@@ -203,7 +203,7 @@ async def test_a_sampler_reads_what_a_trainer_publishes(tmp_path: Path) -> None:
         for name, answer in (("1", first), ("2", second)):
             await sampler.done(name, drawn(name))
             await answer
-        later = several.calls.send(sample("3", "w"))
+        later = several.pool.send(sample("3", "w"))
         await settle()
         assert sampler.kinds == ["Fetch", "Sample", "Sample", "Sample"]
         await sampler.lose()
@@ -219,14 +219,14 @@ async def test_weights_that_cannot_be_written_are_not_gone(tmp_path: Path) -> No
         await several.model("a")
         await several.publish("a", "w")
         trainer, sampler = several.worker("trainer0"), several.worker("sampler1")
-        failing = several.calls.send(sample("1", "w"))
+        failing = several.pool.send(sample("1", "w"))
         await settle()
         (save,) = trainer.ids(SaveSnapshot)
         await trainer.fail(save, Failure(blame="server", kind="disk", message="No space left on device"))
         with pytest.raises(Exception, match="No space left on device"):
             await failing
         trainer.commands = []
-        later = several.calls.send(sample("2", "w"))
+        later = several.pool.send(sample("2", "w"))
         await settle()
         await trainer.written()
         await sampler.done("2", drawn("2"))
@@ -238,7 +238,7 @@ async def test_weights_that_were_dropped_are_gone_in_words(tmp_path: Path) -> No
     async with Several(tmp_path, apart=(1, 1)) as several:
         await several.model("a")
         await several.publish("a", "w")
-        failing = several.calls.send(sample("1", "w"))
+        failing = several.pool.send(sample("1", "w"))
         await settle()
         trainer = several.worker("trainer0")
         (save,) = trainer.ids(SaveSnapshot)
@@ -246,21 +246,21 @@ async def test_weights_that_were_dropped_are_gone_in_words(tmp_path: Path) -> No
         with pytest.raises(LostError, match="gone: newer ones have been published"):
             await failing
         with pytest.raises(LostError, match="made room for newer ones; publish them again"):
-            await several.calls.send(sample("2", "w"))
+            await several.pool.send(sample("2", "w"))
         assert several.worker("sampler1").commands == []
 
 
 async def test_a_lost_worker_takes_what_it_held_alone(tmp_path: Path) -> None:
     """Would catch a loss that all tenants see, and a sample that is lost although any worker could draw it."""
-    gone: list[Gone] = []
+    gone: list[LostState] = []
     async with Several(tmp_path, workers=2, on_lost=gone.append) as several:
         places = {name: await several.model(name) for name in ("a", "b")}
         for name in ("a", "b"):
             await several.publish(name, f"w{name}")
         told: list[SampleOutput] = []
-        steps = {name: several.calls.send(step(f"step {name}", name)) for name in ("a", "b")}
-        of_weights = {name: several.calls.send(sample(f"of w{name}", f"w{name}")) for name in ("a", "b")}
-        of_base = [several.calls.send(sample(f"base{index}"), told.append) for index in range(2)]
+        steps = {name: several.pool.send(step(f"step {name}", name)) for name in ("a", "b")}
+        of_weights = {name: several.pool.send(sample(f"of w{name}", f"w{name}")) for name in ("a", "b")}
+        of_base = [several.pool.send(sample(f"base{index}"), told.append) for index in range(2)]
         await settle()
         lost, other = several.worker(places["a"]), several.worker(places["b"])
         streamed = next(name for name in lost.ids(Sample) if name.startswith("base"))
@@ -287,7 +287,7 @@ async def test_each_token_of_several_samples_is_told_once_though_they_step_apart
     """
     told: list[SampleOutput] = []
     async with Several(tmp_path, workers=2) as several:
-        drawing = several.calls.send(sample("1"), told.append)
+        drawing = several.pool.send(sample("1"), told.append)
         await settle()
         place = "worker0" if several.worker("worker0").commands else "worker1"
         lost, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
@@ -308,21 +308,21 @@ async def test_each_token_of_several_samples_is_told_once_though_they_step_apart
 
 async def test_weights_of_a_lost_worker_are_drawn_where_they_were_read(tmp_path: Path) -> None:
     """Would catch weights that count as gone while another worker has them, or are published over themselves."""
-    gone: list[Gone] = []
+    gone: list[LostState] = []
     async with Several(tmp_path, workers=2, on_lost=gone.append) as several:
         place = await several.model("a")
         holder = several.worker(place)
         other = several.worker("worker1" if place == "worker0" else "worker0")
         await several.publish("a", "w")
-        answers = [several.calls.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(2)]
+        answers = [several.pool.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(2)]
         await settle()
         await holder.written()
         await holder.lose()
         assert list(gone[0].snapshot_ids) == []
         assert sorted(other.ids(Sample)) == ["s0", "s1"]
         assert await several.model("another") == place
-        creating = several.calls.send(create("a"))
-        publishing = several.calls.send(publish("a", "w"))
+        creating = several.pool.send(create("a"))
+        publishing = several.pool.send(publish("a", "w"))
         await settle()
         assert other.kinds[-1] == "Create"
         await other.done("create a")
@@ -339,12 +339,12 @@ async def test_a_holder_that_is_lost_while_it_writes_fails_what_waits(tmp_path: 
     async with Several(tmp_path, apart=(1, 1)) as several:
         await several.model("a")
         await several.publish("a", "w")
-        waiting = several.calls.send(sample("1", "w"))
+        waiting = several.pool.send(sample("1", "w"))
         await settle()
         await several.worker("trainer0").lose("killed")
         with pytest.raises(LostError, match="killed"):
             await waiting
-        assert len(several.calls._transfers) == 0
+        assert len(several.pool.transfers._writing) == 0
 
 
 async def test_what_was_written_makes_room_where_its_origin_still_has_it(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ async def test_what_was_written_makes_room_where_its_origin_still_has_it(tmp_pat
         answers = {}
         for name in ("w1", "w2", "w3"):
             await several.publish("a", name)
-            answers[name] = several.calls.send(sample(f"of {name}", name))
+            answers[name] = several.pool.send(sample(f"of {name}", name))
             await settle()
             await trainer.written()
         moves = tmp_path / "moves"
@@ -363,13 +363,13 @@ async def test_what_was_written_makes_room_where_its_origin_still_has_it(tmp_pat
         for name in ("w1", "w2", "w3"):
             await sampler.done(f"of {name}", drawn(f"of {name}"))
         await several.publish("a", "w4")
-        several.calls.send(sample("of w4", "w4"))
+        several.pool.send(sample("of w4", "w4"))
         await settle()
         await trainer.written()
         assert sorted(path.stem for path in moves.iterdir()) == ["w3", "w4"]
         forgotten = [one for one in sampler.commands if isinstance(one, Forget)]
         assert [one.snapshot_ids for one in forgotten] == [("w1",), ("w2",)]
-        several.calls.send(sample("of w1 again", "w1"))
+        several.pool.send(sample("of w1 again", "w1"))
         await settle()
         await trainer.written()
         assert sampler.kinds[-2:] == ["Fetch", "Sample"]
@@ -381,15 +381,15 @@ async def test_forgetting_reaches_everywhere(tmp_path: Path) -> None:
         await several.model("a")
         await several.publish("a", "w")
         trainer = several.worker("trainer0")
-        first, waiting = several.calls.send(sample("1", "w")), several.calls.send(sample("2", "w"))
+        first, waiting = several.pool.send(sample("1", "w")), several.pool.send(sample("2", "w"))
         await settle()
-        several.calls.forget(forget(command_ids=("2",)))
+        several.pool.forget(forget(command_ids=("2",)))
         with pytest.raises(CanceledError):
             await waiting
         await trainer.written()
         sampler = next(one for name in ("sampler1", "sampler2") if (one := several.worker(name)).commands)
         assert sampler.ids(Sample) == ["1"]
-        several.calls.forget(forget(command_ids=("1",), snapshot_ids=("w",), model_ids=("a",)))
+        several.pool.forget(forget(command_ids=("1",), snapshot_ids=("w",), model_ids=("a",)))
         await settle()
         assert trainer.kinds[-1] == "Forget"
         assert sampler.kinds[-1] == "Forget"
@@ -397,10 +397,11 @@ async def test_forgetting_reaches_everywhere(tmp_path: Path) -> None:
         with pytest.raises(CanceledError):
             await first
         assert list((tmp_path / "moves").iterdir()) == []
-        assert not several.calls.holds("w")
-        members = several.calls.members
+        assert not several.pool.weights.is_held("w")
+        workers = several.pool.workers
         assert not any(
-            (member.snapshots, member.fetched, member.evicted) != (set(), set(), set()) for member in members
+            (worker.memory.snapshots, worker.memory.fetched, worker.memory.evicted) != (set(), set(), set())
+            for worker in workers
         )
 
 
@@ -409,16 +410,16 @@ async def test_a_fetch_that_is_canceled_with_its_weights_is_forgotten(tmp_path: 
     async with Several(tmp_path, apart=(1, 1)) as several:
         await several.model("a")
         await several.publish("a", "w")
-        drawing = several.calls.send(sample("1", "w"))
+        drawing = several.pool.send(sample("1", "w"))
         await settle()
         await several.worker("trainer0").written()
         sampler = several.worker("sampler1")
-        several.calls.forget(forget(command_ids=("1",), snapshot_ids=("w",)))
+        several.pool.forget(forget(command_ids=("1",), snapshot_ids=("w",)))
         for command_id in (*sampler.ids(Fetch), "1"):
             await sampler.fail(command_id, Failure(blame="user", kind="canceled", message="canceled"))
         with pytest.raises(CanceledError):
             await drawing
-        assert not any(member.evicted for member in several.calls.members)
+        assert not any(worker.memory.evicted for worker in several.pool.workers)
 
 
 async def test_weights_that_are_forgotten_while_they_are_written_leave_no_file(tmp_path: Path) -> None:
@@ -426,9 +427,9 @@ async def test_weights_that_are_forgotten_while_they_are_written_leave_no_file(t
     async with Several(tmp_path, apart=(1, 1)) as several:
         await several.model("a")
         await several.publish("a", "w")
-        waiting = several.calls.send(sample("1", "w"))
+        waiting = several.pool.send(sample("1", "w"))
         await settle()
-        several.calls.forget(forget(snapshot_ids=("w",)))
+        several.pool.forget(forget(snapshot_ids=("w",)))
         await several.worker("trainer0").written()
         assert list((tmp_path / "moves").iterdir()) == []
         assert several.worker("sampler1").ids(Fetch) == []
@@ -437,14 +438,14 @@ async def test_weights_that_are_forgotten_while_they_are_written_leave_no_file(t
 
 async def test_a_worker_is_drained(tmp_path: Path) -> None:
     """Would catch samples that a drain cuts off, models that go without a word, and weights that go with them."""
-    gone: list[Gone] = []
+    gone: list[LostState] = []
     async with Several(tmp_path, workers=2, on_lost=gone.append) as several:
         place = await several.model("a")
         leaving = several.worker(place)
         other_name = "worker1" if place == "worker0" else "worker0"
         other = several.worker(other_name)
         await several.publish("a", "w")
-        drawing, stepping = several.calls.send(sample("1", "w")), several.calls.send(step("s", "a"))
+        drawing, stepping = several.pool.send(sample("1", "w")), several.pool.send(step("s", "a"))
         await settle()
         draining = asyncio.ensure_future(several.drain(place, 30.0))
         await settle()
@@ -454,14 +455,14 @@ async def test_a_worker_is_drained(tmp_path: Path) -> None:
             await asyncio.wait_for(stepping, 5.0)
         assert [(list(one.model_ids), list(one.snapshot_ids), one.is_loss) for one in gone] == [(["a"], [], False)]
         assert [one.model_ids for one in leaving.commands if isinstance(one, Forget)] == [("a",)]
-        later = several.calls.send(sample("2", "w"))
+        later = several.pool.send(sample("2", "w"))
         await settle()
         assert other.kinds == ["Fetch", "Sample"]
         assert await several.model("b") == other_name
         await leaving.done("1", drawn("1"))
         await drawing
         await asyncio.wait_for(draining, 5.0)
-        assert [member.name for member in several.calls.members] == [other_name]
+        assert [worker.name for worker in several.pool.workers] == [other_name]
         await other.done("2", drawn("2"))
         await later
 
@@ -469,7 +470,7 @@ async def test_a_worker_is_drained(tmp_path: Path) -> None:
 async def test_what_a_drained_worker_has_not_drawn_in_time_is_drawn_by_others(tmp_path: Path) -> None:
     """Would catch a sample that ends with its worker, and a drain that waits for ever for weights."""
     async with Several(tmp_path, workers=2) as several:
-        drawing = several.calls.send(sample("1"))
+        drawing = several.pool.send(sample("1"))
         await settle()
         place = "worker0" if several.worker("worker0").commands else "worker1"
         other = several.worker("worker1" if place == "worker0" else "worker0")
@@ -486,17 +487,19 @@ async def test_two_workers_that_leave_at_once_lose_nothing(tmp_path: Path) -> No
         place = await several.model("a")
         await several.publish("a", "w")
         for index in range(2):
-            several.calls.send(sample(f"s{index}", "w", max_tokens=3000))
+            several.pool.send(sample(f"s{index}", "w", max_tokens=3000))
         await settle()
         await several.worker(place).written()
-        fetched = next(member.name for member in several.calls.members if member.name != place and member.snapshots)
-        several.calls._weights.moves.drop("w")  # type: ignore[union-attr]
+        fetched = next(
+            worker.name for worker in several.pool.workers if worker.name != place and worker.memory.snapshots
+        )
+        several.pool.weights.files.drop("w")  # type: ignore[union-attr]
         draining = [asyncio.ensure_future(several.drain(name, 0.3)) for name in (place, fetched)]
         await settle()
         writer = next(one for name in (place, fetched) if (one := several.worker(name)).ids(SaveSnapshot))
         await writer.written()
         await asyncio.wait_for(asyncio.gather(*draining), 10.0)
-        (stayed,) = several.calls.members
+        (stayed,) = several.pool.workers
         await settle()
         assert several.worker(stayed.name).kinds[0] == "Fetch"
         assert sorted(several.worker(stayed.name).ids(Sample)) == ["s0", "s1"]
@@ -512,16 +515,16 @@ async def test_the_last_of_its_kind_does_not_leave(tmp_path: Path, shape: dict[s
             await several.drain(name, 1.0)
         with pytest.raises(InputError, match="there is no worker 'nobody' that could leave; there are"):
             await several.drain("nobody", 1.0)
-        assert several.calls.is_up
+        assert several.pool.is_up
 
 
 async def test_nobody_leaves_before_who_takes_its_place_is_up(tmp_path: Path) -> None:
     """Would catch a server without any worker, where one was added for another that is drained, and cannot start."""
     async with Several(tmp_path, workers=1) as several:
-        plan = several.calls.add()
+        plan = several.supervisor.add()
         with pytest.raises(InputError, match="engine is needed until another of its kind is up: worker1 is being star"):
             await several.drain("engine", 0.0)
-        assert several.calls.is_up
+        assert several.pool.is_up
         await settle()
         await asyncio.wait_for(several.drain("engine", 0.0), 5.0)
         assert await several.model("a") == plan.name
@@ -533,7 +536,7 @@ async def test_a_disk_that_fails_once_does_not_keep_a_worker_from_weights(tmp_pa
         await several.model("a")
         await several.publish("a", "w")
         sampler = several.worker("sampler1")
-        failing = several.calls.send(sample("1", "w"))
+        failing = several.pool.send(sample("1", "w"))
         await settle()
         await several.worker("trainer0").written()
         fault = Failure(blame="server", kind="disk", message="Input/output error")
@@ -541,7 +544,7 @@ async def test_a_disk_that_fails_once_does_not_keep_a_worker_from_weights(tmp_pa
         await sampler.fail("1", fault)
         with pytest.raises(ServiceError, match="Input/output error"):
             await failing
-        later = several.calls.send(sample("2", "w"))
+        later = several.pool.send(sample("2", "w"))
         await settle()
         assert sampler.kinds == ["Fetch", "Sample", "Fetch", "Sample"]
         await sampler.done("2", drawn("2"))
@@ -557,7 +560,7 @@ async def test_weights_of_a_worker_that_has_left_are_needed(tmp_path: Path) -> N
         await settle()
         await several.worker(place).written()
         await asyncio.wait_for(draining, 5.0)
-        assert several.calls._weights.is_needed("w")
+        assert several.pool.weights.is_needed("w")
 
 
 async def test_a_worker_that_leaves_writes_the_newest_weights_last_and_keeps_them(tmp_path: Path) -> None:
@@ -580,13 +583,13 @@ async def test_a_worker_that_leaves_writes_the_newest_weights_last_and_keeps_the
         for _ in names:
             await leaving.written()
         await asyncio.wait_for(draining, 5.0)
-        assert several.calls.holds(names[-1])
+        assert several.pool.weights.is_held(names[-1])
 
 
 async def test_what_a_worker_used_counts_where_it_answers(tmp_path: Path) -> None:
     """Would catch a sample that is paid for at each worker that began it, also by one that leaves and goes on."""
     async with Several(tmp_path, workers=2) as several:
-        drawing = several.calls.send(sample("1"))
+        drawing = several.pool.send(sample("1"))
         await settle()
         place = "worker0" if several.worker("worker0").commands else "worker1"
         lost, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
@@ -595,10 +598,10 @@ async def test_what_a_worker_used_counts_where_it_answers(tmp_path: Path) -> Non
         other.tell(Spent(amounts=(Amount(ACCOUNT, "engine_seconds", 2.0, "1"),)))
         several.worker(place).tell(Spent(amounts=(Amount(ACCOUNT, "engine_seconds", 7.0, "1"),)))
         await settle()
-        assert several.calls._meter.take() == {}
+        assert several.pool._meter.take() == {}
         await other.done("1", drawn("1"))
         await drawing
-        assert several.calls._meter.take() == {ACCOUNT: Usage(engine_seconds=2.0)}
+        assert several.pool._meter.take() == {ACCOUNT: Usage(engine_seconds=2.0)}
 
 
 async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
@@ -607,7 +610,7 @@ async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
         for name in ("a", "b"):
             await several.model(name)
         await asyncio.wait_for(several.drain("worker1", 0.0), 5.0)
-        plan = several.calls.add()
+        plan = several.supervisor.add()
         assert (plan.name, plan.part, plan.num_sharing) == ("worker2", 1, 2)
         await settle()
         assert await several.model("c") == "worker2"
@@ -616,16 +619,16 @@ async def test_a_worker_that_is_added_takes_its_part(tmp_path: Path) -> None:
 async def test_a_worker_that_leaves_before_it_was_up_is_gone(tmp_path: Path) -> None:
     """Would catch one that comes back after it was closed, and an error that nobody sees."""
     async with Several(tmp_path, workers=2) as several:
-        plan = several.calls.add()
+        plan = several.supervisor.add()
         await asyncio.wait_for(several.drain(plan.name, 0.0), 5.0)
         await settle()
-        assert [member.name for member in several.calls.members] == ["worker0", "worker1"]
+        assert [worker.name for worker in several.pool.workers] == ["worker0", "worker1"]
 
 
 async def test_a_worker_that_is_lost_while_it_leaves_is_not_made_again(tmp_path: Path) -> None:
     """Would catch a process that nobody asked for, and samples that wait for it."""
     async with Several(tmp_path, workers=2) as several:
-        drawing = several.calls.send(sample("1"))
+        drawing = several.pool.send(sample("1"))
         await settle()
         place = "worker0" if several.worker("worker0").commands else "worker1"
         leaving, other = several.worker(place), several.worker("worker1" if place == "worker0" else "worker0")
@@ -654,8 +657,8 @@ async def test_a_save_under_way_stays_with_a_worker_that_is_drained(tmp_path: Pa
     async with Several(tmp_path, workers=2) as several:
         place = await several.model("a")
         leaving = several.worker(place)
-        saving = several.calls.send(save("1", "a", (tmp_path / "1").as_uri()))
-        canceled = several.calls.send(save("2", "a", (tmp_path / "2").as_uri()))
+        saving = several.pool.send(save("1", "a", (tmp_path / "1").as_uri()))
+        canceled = several.pool.send(save("2", "a", (tmp_path / "2").as_uri()))
         await settle()
         draining = asyncio.ensure_future(several.drain(place, 30.0))
         await settle()
@@ -670,17 +673,17 @@ async def test_a_save_under_way_stays_with_a_worker_that_is_drained(tmp_path: Pa
 
 async def test_what_is_under_way_of_a_model_that_moves_is_for_the_next_worker(tmp_path: Path) -> None:
     """Would catch a step that is answered by a worker that has the model no more, or a save that ends as canceled."""
-    gone: list[Gone] = []
+    gone: list[LostState] = []
     async with Several(tmp_path, workers=2, on_lost=gone.append) as several:
         first, second = several.worker("worker0"), several.worker("worker1")
         for name in ("a", "b", "c"):
             await several.model(name)
-        assert [len(several.calls.models_of(member)) for member in several.calls.members] == [2, 1]
-        several.calls.forget(forget(model_ids=("b",)))
-        stepping = several.calls.send(step("step", "a"))
-        saving = several.calls.send(save("save", "a", (tmp_path / "1").as_uri()))
+        assert [len(several.pool.placement.models_of(worker)) for worker in several.pool.workers] == [2, 1]
+        several.pool.forget(forget(model_ids=("b",)))
+        stepping = several.pool.send(step("step", "a"))
+        saving = several.pool.send(save("save", "a", (tmp_path / "1").as_uri()))
         await settle()
-        several.calls.balance("a", 1)
+        several.supervisor.balance("a", 1)
         with pytest.raises(LostError, match="it moves to worker1"):
             await stepping
         await settle()
@@ -689,7 +692,7 @@ async def test_what_is_under_way_of_a_model_that_moves_is_for_the_next_worker(tm
         await first.fail("save", Failure(blame="user", kind="canceled", message="its model is gone"))
         with pytest.raises(LostError, match="a has moved to another worker"):
             await saving
-        several.calls.send(replace(create("a"), command_id="again"))
+        several.pool.send(replace(create("a"), command_id="again"))
         await settle()
         assert second.ids(Create)[-1] == "again"
 
@@ -699,30 +702,30 @@ async def test_a_model_does_not_move_while_it_publishes(tmp_path: Path) -> None:
     async with Several(tmp_path, workers=2) as several:
         for name in ("a", "b", "c"):
             await several.model(name)
-        several.calls.forget(forget(model_ids=("b",)))
-        several.calls.send(publish("a", "w"))
-        several.calls.balance("a", 1)
-        assert "a" in several.calls.models_of(several.calls.members[0])
+        several.pool.forget(forget(model_ids=("b",)))
+        several.pool.send(publish("a", "w"))
+        several.supervisor.balance("a", 1)
+        assert "a" in several.pool.placement.models_of(several.pool.workers[0])
         await settle()
         await several.worker("worker0").done("publish w")
-        several.calls.balance("a", 1)
-        assert "a" not in several.calls.models_of(several.calls.members[0])
+        several.supervisor.balance("a", 1)
+        assert "a" not in several.pool.placement.models_of(several.pool.workers[0])
 
 
 async def test_a_model_that_trains_all_weights_does_not_move(tmp_path: Path) -> None:
     """Would catch a model that ends since it comes to a worker which trains all weights of another."""
     async with Several(tmp_path, workers=2) as several:
         first = several.worker("worker0")
-        several.calls.send(replace(create("a"), lora=LoraSpec(rank=0)))
+        several.pool.send(replace(create("a"), lora=LoraSpec(rank=0)))
         await settle()
         await first.done("create a")
         for name in ("b", "c"):
             await several.model(name)
-        several.calls.forget(forget(model_ids=("b",)))
-        several.calls.balance("a", 1)
-        several.calls.stop_balancing()
-        several.calls.balance("c", 1)
-        assert several.calls.models_of(several.calls.members[0]) == ["a", "c"]
+        several.pool.forget(forget(model_ids=("b",)))
+        several.supervisor.balance("a", 1)
+        several.supervisor.stop_balancing()
+        several.supervisor.balance("c", 1)
+        assert several.pool.placement.models_of(several.pool.workers[0]) == ["a", "c"]
 
 
 async def test_a_model_that_cannot_be_loaded_where_it_moves_returns_and_stays(tmp_path: Path) -> None:
@@ -730,17 +733,17 @@ async def test_a_model_that_cannot_be_loaded_where_it_moves_returns_and_stays(tm
     async with Several(tmp_path, workers=2) as several:
         for name in ("a", "b", "c"):
             await several.model(name)
-        several.calls.forget(forget(model_ids=("b",)))
-        several.calls.balance("a", 1)
-        several.calls.send(replace(create("a"), command_id="again"))
+        several.pool.forget(forget(model_ids=("b",)))
+        several.supervisor.balance("a", 1)
+        several.pool.send(replace(create("a"), command_id="again"))
         await settle()
         assert several.worker("worker1").ids(Create)[-1] == "again"
         no_files = Failure(blame="user", kind="input", message="there are no such files here")
         await several.worker("worker1").fail("again", no_files)
         assert several.worker("worker0").ids(Create)[-1] == "again"
         await several.worker("worker0").done("again")
-        several.calls.balance("a", 1)
-        assert several.calls.models_of(several.calls.members[0]) == ["c", "a"]
+        several.supervisor.balance("a", 1)
+        assert several.pool.placement.models_of(several.pool.workers[0]) == ["c", "a"]
 
 
 async def test_weights_of_a_model_that_has_moved_are_at_one_worker(tmp_path: Path) -> None:
@@ -750,18 +753,18 @@ async def test_weights_of_a_model_that_has_moved_are_at_one_worker(tmp_path: Pat
     async with Several(tmp_path, workers=2) as several:
         for name in ("a", "b", "c"):
             await several.model(name)
-        several.calls.forget(forget(model_ids=("b",)))
+        several.pool.forget(forget(model_ids=("b",)))
         await several.publish("a", "w")
-        several.calls.balance("a", 1)
-        several.calls.send(replace(create("a"), command_id="again"))
+        several.supervisor.balance("a", 1)
+        several.pool.send(replace(create("a"), command_id="again"))
         await settle()
         second = several.worker("worker1")
         await second.done("again")
-        several.calls.send(replace(publish("a", "w"), command_id="replayed"))
+        several.pool.send(replace(publish("a", "w"), command_id="replayed"))
         await settle()
         assert second.ids(Publish) == ["replayed"]
         assert several.worker("worker0").commands[-1] == forget(snapshot_ids=("w",))
-        assert [sorted(member.snapshots) for member in several.calls.members] == [[], ["w"]]
+        assert [sorted(worker.memory.snapshots) for worker in several.pool.workers] == [[], ["w"]]
 
 
 async def test_samples_behind_a_publication_leave_with_it(tmp_path: Path) -> None:
@@ -769,11 +772,11 @@ async def test_samples_behind_a_publication_leave_with_it(tmp_path: Path) -> Non
     async with Several(tmp_path, workers=2) as several:
         assert await several.model("a") == "worker0"
         leaving, other = several.worker("worker0"), several.worker("worker1")
-        several.calls.send(publish("a", "w")).add_done_callback(lambda done: done.exception())
-        answer = several.calls.send(sample("s", "w"))
+        several.pool.send(publish("a", "w")).add_done_callback(lambda done: done.exception())
+        answer = several.pool.send(sample("s", "w"))
         await settle()
         assert leaving.ids(Sample) == ["s"]
-        several.calls.members[1].snapshots.add("w")  # as one that has fetched them before
+        several.pool.workers[1].memory.snapshots.add("w")  # as one that has fetched them before
         draining = asyncio.ensure_future(several.drain("worker0", 30.0))
         await settle()
         assert other.ids(Sample) == ["s"]
@@ -788,7 +791,7 @@ async def test_what_a_drained_worker_has_not_written_in_time_is_deleted(tmp_path
         place = await several.model("a")
         (tmp_path / place / "snapshots" / "w").mkdir(parents=True)
         state, other = (tmp_path / "states" / uuid.uuid4().hex for _ in range(2))
-        saving = several.calls.send(save("1", "a", state.as_uri()))
+        saving = several.pool.send(save("1", "a", state.as_uri()))
         await settle()
         left = begin_to_write(state.as_uri())
         others = begin_to_write(other.as_uri())
@@ -806,8 +809,8 @@ async def test_what_a_lost_worker_was_writing_is_deleted(tmp_path: Path) -> None
         place = await several.model("a")
         await several.publish("a", "w")
         holder = several.worker(place)
-        saving = several.calls.send(save("1", "a", (tmp_path / "states" / "s").as_uri()))
-        moving = [several.calls.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(2)]
+        saving = several.pool.send(save("1", "a", (tmp_path / "states" / "s").as_uri()))
+        moving = [several.pool.send(sample(f"s{index}", "w", max_tokens=3000)) for index in range(2)]
         await settle()
         (move,) = [command for command in holder.commands if isinstance(command, SaveSnapshot)]
         left = [*begin_to_write((tmp_path / "states" / "s").as_uri()), *begin_to_write(move.url)]
@@ -823,15 +826,15 @@ async def test_what_a_lost_worker_was_writing_is_deleted(tmp_path: Path) -> None
 async def test_a_worker_that_cannot_be_added_leaves_no_folder(tmp_path: Path) -> None:
     """Would catch what one whose start failed has made, under a name that no other will have."""
     async with Several(tmp_path, workers=2) as several:
-        plan = several.calls.add()
+        plan = several.supervisor.add()
         (tmp_path / plan.name).mkdir()
         await asyncio.wait_for(several.drain("worker1", 0.0), 5.0)
         several.cannot_start["worker3"] = ServiceError("no memory")
-        failing = several.calls.add()
+        failing = several.supervisor.add()
         (tmp_path / failing.name).mkdir()
         while (tmp_path / failing.name).exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        assert failing.name not in [member.name for member in several.calls.members]
+        assert failing.name not in [worker.name for worker in several.pool.workers]
         assert (tmp_path / plan.name).exists()
 
 
@@ -842,18 +845,18 @@ async def test_calls_are_closed_while_weights_move(tmp_path: Path) -> None:
         await several.publish("a", "w")
         draining = asyncio.ensure_future(several.drain(place, 0.1))
         await settle()
-        assert len(several.calls._transfers) == 1
+        assert len(several.pool.transfers._writing) == 1
     await asyncio.wait_for(draining, 5.0)
 
 
 async def test_one_worker_that_is_down_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch new models that wait for a worker which cannot be started, beside one that runs."""
-    monkeypatch.setattr("cookhouse.server.pool.member._FIRST_PAUSE_SECONDS", 30.0)
+    monkeypatch.setattr("cookhouse.server.pool.worker_handle._FIRST_PAUSE_SECONDS", 30.0)
     async with Several(tmp_path, workers=2) as several:
         for _ in range(2):
             await several.worker("worker0").lose()
-        assert not next(member for member in several.calls.members if member.name == "worker0").is_up
-        assert several.calls.is_up
+        assert not next(worker for worker in several.pool.workers if worker.name == "worker0").is_up
+        assert several.pool.is_up
         assert [await several.model(name) for name in ("a", "b")] == ["worker1", "worker1"]
         assert several.worker("worker1").ids(Create) == ["create a", "create b"]
 
@@ -867,7 +870,7 @@ async def test_weights_that_are_damaged_on_their_way_are_written_again(tmp_path:
         await several.model("a")
         await several.publish("a", "w")
         trainer, sampler = several.worker("trainer0"), several.worker("sampler1")
-        answer = several.calls.send(sample("1", "w"))
+        answer = several.pool.send(sample("1", "w"))
         await settle()
         for _ in range(2):
             await trainer.written()
@@ -881,15 +884,15 @@ async def test_weights_that_are_damaged_on_their_way_are_written_again(tmp_path:
 
 async def test_damaged_weights_that_nobody_else_has_are_told(tmp_path: Path) -> None:
     async with Several(tmp_path, workers=2) as several:
-        several.calls.note_file(a_fetch("w", "file:///w"))
-        answer = several.calls.send(sample("1", "w"))
+        several.pool.note_file(a_fetch("w", "file:///w"))
+        answer = several.pool.send(sample("1", "w"))
         await settle()
         worker = next(one for one in map(several.worker, ("worker0", "worker1")) if one.commands)
         await worker.fail(worker.ids(Fetch)[0], DAMAGED)
         await worker.fail("1", DAMAGED)
         with pytest.raises(InputError, match="a file has changed"):
             await answer
-        assert several.calls.holds("w")
+        assert several.pool.weights.is_held("w")
 
 
 def a_fetch(snapshot_id: str, url: str) -> Fetch:

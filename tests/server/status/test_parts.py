@@ -11,7 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 from cookhouse.engine.contract import Account, Amount
 from cookhouse.server.access import latencies
 from cookhouse.server.access.latencies import Answered, Latencies, Timed
-from cookhouse.server.pool.recent import RecentUse
+from cookhouse.server.pool.meter import RecentUse
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.status.cached import Cached
 

@@ -38,7 +38,7 @@ def test_every_field_is_in_the_page_and_no_other(watched: Watched, engine: HeldE
     session_id = server.session()
     model_id = server.model(session_id)
     server.result(server.post("/save_weights", model_id=model_id, seq_id=1, path="kept")["request_id"])
-    watched.host.service.calls.members[0].life.lose("a test")
+    watched.host.service.pool.workers[0].life.lose("a test")
     engine.free.clear()
     sample(server, session_id, 1)
     wait_until(lambda: watched.status()["workers"][0]["turn"])

@@ -19,7 +19,10 @@ class Clock:
 
 
 class Asked:
-    """In place of a server's calls: answers that a test gives, or never."""
+    """In place of a worker's handle: answers that a test gives, or never."""
+
+    is_up = True
+    life = SimpleNamespace(num_losses=0)
 
     def __init__(self) -> None:
         self.answers: list[asyncio.Future[Any]] = []
@@ -47,9 +50,8 @@ async def test_a_worker_that_hangs_is_not_busy_for_ever(monkeypatch: pytest.Monk
     clock, asked = Clock(), Asked()
     monkeypatch.setattr("cookhouse.server.status.worker_watch.time", SimpleNamespace(monotonic=clock))
     monkeypatch.setattr("cookhouse.server.status.worker_watch._PATIENCE_SECONDS", 0.0)
-    calls: Any = asked
-    member: Any = SimpleNamespace(is_up=True, life=SimpleNamespace(num_losses=0))
-    watch = WorkerWatch(calls, member)
+    worker: Any = asked
+    watch = WorkerWatch(worker)
 
     async def look(busy_seconds: float | None) -> Seen:
         await watch.look()

@@ -152,14 +152,14 @@ def test_what_no_worker_has_is_counted_apart(tmp_path: Path, engines: list[HeldE
             engine.free.clear()
         two.operator.forward_backward(model_id, 2)  # the first has not come
         sample(two.operator, two.operator.session(), 3)
-        calls = two.host.service.calls
-        holder = next(member for member in calls.members if member.calls)
+        pool = two.host.service.pool
+        holder = next(worker for worker in pool.workers if worker.commands)
         assert two.status(TENANT)["waiting"] == {"num_training_requests": 1, "num_samples": 0, "num_models": 0}
 
-        moved = next(iter(holder.calls.values()))
+        moved = next(iter(holder.commands.values()))
         two.host.on_loop(lambda: holder.pop(moved.command.command_id))
-        trainer = next(member for member in calls.members if calls.models_of(member))
-        two.host.on_loop(lambda: calls._placement.forget(trainer))
+        trainer = next(worker for worker in pool.workers if pool.placement.models_of(worker))
+        two.host.on_loop(lambda: pool.placement.remove_worker(trainer))
         assert two.status()["waiting"] == {"num_training_requests": 1, "num_samples": 1, "num_models": 1}
         two.host.on_loop(lambda: holder.put(moved))
 
@@ -211,7 +211,7 @@ def test_workers_that_are_added_and_drained_come_and_go(two: Watched) -> None:
 
 def test_a_lost_worker_is_named_and_its_neighbour_goes_on(two: Watched) -> None:
     two.status()
-    two.host.service.calls.members[1].life.lose("killed by signal 9")
+    two.host.service.pool.workers[1].life.lose("killed by signal 9")
     told = two.status()
     assert [one["num_losses"] for one in told["workers"]] == [0, 1]
     (trouble,) = told["troubles"]
@@ -222,24 +222,24 @@ def test_a_lost_worker_is_named_and_its_neighbour_goes_on(two: Watched) -> None:
 
 def test_a_worker_is_in_one_of_four_states(two: Watched) -> None:
     """Would catch a first start that is told as a loss, and a page and a list that call one state two names."""
-    member = two.host.service.calls.members[1]
+    worker = two.host.service.pool.workers[1]
 
     def state() -> str:
         return str(two.status()["workers"][1]["state"])
 
     assert state() == "up"
-    member.is_up = False
+    worker.is_up = False
     assert state() == "starting"
-    member.life.lose("a test")
+    worker.life.lose("a test")
     assert state() == "restarting"
-    member.is_leaving = True
+    worker.is_draining = True
     assert state() == "draining"
-    member.is_up, member.is_leaving = True, False
+    worker.is_up, worker.is_draining = True, False
 
 
 def test_a_worker_that_cannot_be_started_again_was_lost_once(two: Watched) -> None:
     """Would catch a worker that was "lost 3 s ago" for an hour, of which nobody is told how it was lost."""
-    life = two.host.service.calls.members[1].life
+    life = two.host.service.pool.workers[1].life
     life.lose("killed by signal 9")
     for _ in range(2):
         life.fail("no memory is left")
@@ -258,7 +258,7 @@ def test_prometheus_has_the_figures_of_each_worker(two: Watched, engines: list[H
     for engine in engines:
         engine.memory_use = lambda: MemoryUse(caches=(CACHE,), device_bytes=5)  # type: ignore[method-assign]
     two.operator.model(two.operator.session())
-    two.host.service.calls.members[1].life.lose("a test")
+    two.host.service.pool.workers[1].life.lose("a test")
     found = metrics_of(two.host)
     each = {"worker=worker0", "worker=worker1"}
     assert found["cookhouse_worker_up"] == dict.fromkeys(each, 1.0)

@@ -49,7 +49,7 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     app = FastAPI(title="cookhouse", lifespan=lifespan, openapi_url=None)
     app.state.service = service
     latencies = Latencies()
-    watches = WorkerWatches(service.calls)
+    watches = WorkerWatches(service.pool)
     app.state.status = Status(service, latencies, watches)
     app.state.metrics = Metrics(service, watches)
     app.add_middleware(Gate, draining=service.draining)

@@ -1,1 +1,1 @@
-"""The workers of a server: what they are, where each command goes, and what becomes of those that are lost."""
+"""Workers of a server, and the commands that are under way at them."""

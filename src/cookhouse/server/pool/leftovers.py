@@ -1,4 +1,4 @@
-"""What workers that have ended leave on the disk: folders that they were writing, and those of their own.
+"""Files of workers that have ended: folders that they were writing, and those of their own.
 
 Each writing has a folder of its own name, so that what is deleted here is never what another worker writes.
 """

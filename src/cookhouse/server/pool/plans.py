@@ -1,4 +1,4 @@
-"""Which workers a server has, and what each of them is to do."""
+"""Plans of a server's workers: what each of them is to do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

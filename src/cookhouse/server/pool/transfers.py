@@ -1,125 +1,119 @@
-"""Weights that go from one worker to others.
+"""Transfers of published weights from one worker to others.
 
-sample ──► its worker has the weights ──► drawn
-             ├── they are in a file ──► Fetch, then drawn
+sample ──► its worker has the weights ──► generated
+             ├── they are in a file ──► Fetch, then generated
              └── another worker has them ──► SaveSnapshot there ──► a file ──► the sample goes on
 """
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from cookhouse.engine.contract import Account, Command, Fetch, Output, Saved, SaveSnapshot
+from cookhouse.engine.contract import Account, Fetch, Output, Saved, SaveSnapshot
 from cookhouse.errors import InputError
-from cookhouse.server.pool.call import Call
-from cookhouse.server.pool.member import Member
-from cookhouse.server.pool.weights import Shape, Weights
+from cookhouse.server.pool.memory import Shape
+from cookhouse.server.pool.pending import PendingCommand
+from cookhouse.server.pool.transfer_files import TransferFiles
+from cookhouse.server.pool.weights import PublishedWeights
+from cookhouse.server.pool.worker_handle import WorkerHandle
+from cookhouse.server.pool.workers import Workers
 from cookhouse.server.refusals import LostError
 
-_LOOK_SECONDS = 0.05
 
-Ask = Callable[[Member, Command], "asyncio.Future[Output]"]
-"""Submits a command to one of the workers."""
+@dataclass(slots=True)
+class _Writing:
+    """Weights that a worker writes for others."""
+
+    shape: Shape
+    holder: WorkerHandle
+    waiting: list[PendingCommand] = field(default_factory=list)
+    """Samples."""
 
 
 class Transfers:
-    """Lives on the event loop."""
+    """Live on the event loop."""
 
-    def __init__(
-        self,
-        weights: Weights,
-        members: Sequence[Member],
-        ask: Ask,
-        go_on: Callable[[Call, BaseException | None], None],
-        sampled: Callable[[], Collection[str]],
-    ) -> None:
-        """`members` is the list that the server's workers come to and leave. `go_on` is given each sample that waited,
-        with why its weights could not be written; `sampled` says which weights samples under way read.
-        """
+    def __init__(self, weights: PublishedWeights, workers: Workers) -> None:
         self._weights = weights
-        self._members = members
-        self._ask = ask
-        self._go_on = go_on
-        self._sampled = sampled
-        self._moving: dict[str, list[Call]] = {}
-        """By snapshot that is being written for others: the samples that wait for it."""
+        self._workers = workers
+        self._writing: dict[str, _Writing] = {}
+        """By snapshot."""
 
-    def __len__(self) -> int:
-        return len(self._moving)
+    def is_writing(self, snapshot_ids: Iterable[str]) -> bool:
+        """Whether any of some weights are being written for others."""
+        return not self._writing.keys().isdisjoint(snapshot_ids)
 
-    def bring(self, snapshot_id: str, member: Member, call: Call) -> bool:
-        """Have a worker read weights that it lacks; False: the sample waits, and goes on when they are written.
-
-        Raises:
-            LostError: nobody has them any more.
+    def give(self, snapshot_id: str, worker: WorkerHandle) -> bool:
+        """Have a worker read weights that it lacks, from a file if there is one; False: they are yet to be written. Of
+        weights that are unknown the worker says that there are none.
         """
-        if snapshot_id in member.snapshots:
+        if snapshot_id in worker.memory.snapshots:
             return True
         fetch = self._weights.fetch(snapshot_id)
         if fetch is not None:
-            self._fetch(member, fetch)
-            return True
-        if snapshot_id not in self._weights.shapes:
-            return True  # the worker says that there are none
-        holder = self._weights.holder(snapshot_id, self._members)
-        if holder is None:
-            raise LostError("the weights of this sampling client made room for newer ones; publish them again")
-        if snapshot_id not in self._moving:
-            self._move(snapshot_id, holder)
-        self._moving[snapshot_id].append(call)
-        return False
+            self._fetch(worker, fetch)
+        return fetch is not None or self._weights.shape(snapshot_id) is None
 
-    async def rescue(self, member: Member, deadline: float) -> None:
-        """Write what no worker has that stays; wait until that is done, or has failed, or until `deadline`."""
-        staying = [one for one in self._members if not one.is_leaving]
-        names = [name for name in self._weights.only_at(member, staying) if name in self._weights.shapes]
-        for snapshot_id in names:
-            if snapshot_id not in self._moving:
-                self._move(snapshot_id, member)
-        loop = asyncio.get_running_loop()
-        while not self._moving.keys().isdisjoint(names) and loop.time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_SECONDS)
+    def write(self, snapshot_id: str, holder: WorkerHandle) -> "asyncio.Future[Output]":
+        """Have a worker write weights for others; call `note_written` when it has answered."""
+        shape = self._weights.shape(snapshot_id)
+        assert shape is not None
+        self._writing[snapshot_id] = _Writing(shape, holder)
+        save = SaveSnapshot(
+            command_id=uuid.uuid4().hex,
+            account=shape.account,
+            snapshot_id=snapshot_id,
+            url=self._files.url(snapshot_id),
+        )
+        return holder.ask(save)
 
-    def _fetch(self, member: Member, fetch: Fetch) -> None:
+    def wait(self, snapshot_id: str, pending: PendingCommand) -> None:
+        """Have a sample wait for weights that are being written."""
+        self._writing[snapshot_id].waiting.append(pending)
+
+    def note_written(
+        self, snapshot_id: str, answer: "asyncio.Future[Output]", sampled: Collection[str]
+    ) -> Sequence[PendingCommand]:
+        """Weights were written, or could not be: the samples that waited. Files that take too much are deleted, but for
+        those of `sampled` weights, and of those that are needed.
+        """
+        writing = self._writing.pop(snapshot_id)
+        if answer.cancelled():
+            return ()
+        error = answer.exception()
+        if error is None:
+            self._note_file(snapshot_id, writing.shape, answer.result())
+            self._make_room(sampled)
+        if isinstance(error, InputError):  # they were evicted
+            writing.holder.memory.evict(snapshot_id)
+        return writing.waiting
+
+    def forget_copies(self, snapshot_id: str, account: Account) -> None:
+        """Have workers that read a file which is deleted forget what they read: they could not read it again."""
+        for worker in self._workers:
+            if snapshot_id in worker.memory.snapshots and snapshot_id in worker.memory.fetched:
+                worker.forget_snapshot(account, snapshot_id)
+
+    @property
+    def _files(self) -> TransferFiles:
+        assert self._weights.files is not None
+        return self._weights.files
+
+    def _fetch(self, worker: WorkerHandle, fetch: Fetch) -> None:
         """A failure of it is that of the samples behind it; the next ones try again."""
-        answer = self._ask(member, replace(fetch, command_id=uuid.uuid4().hex))
-        member.snapshots.add(fetch.snapshot_id)
-        member.fetched.add(fetch.snapshot_id)
+        answer = worker.ask(replace(fetch, command_id=uuid.uuid4().hex))
+        worker.memory.note_fetched(fetch.snapshot_id)
 
         def look(done: asyncio.Future[Output]) -> None:
             error = None if done.cancelled() else done.exception()
             if error is not None and not isinstance(error, LostError):
-                # Not forgotten there: the samples behind it are yet to be told what failed.
-                member.note_dropped(fetch.snapshot_id)
+                # Not forgotten there: the samples behind it are yet to be failed.
+                worker.memory.evict(fetch.snapshot_id)
 
         answer.add_done_callback(look)
 
-    def _move(self, snapshot_id: str, holder: Member) -> None:
-        """Have weights written for other workers."""
-        moves, shape = self._weights.moves, self._weights.shapes[snapshot_id]
-        assert moves is not None
-        self._moving[snapshot_id] = []
-        url = moves.url(snapshot_id)
-        save = SaveSnapshot(command_id=uuid.uuid4().hex, account=shape.account, snapshot_id=snapshot_id, url=url)
-
-        def end(done: asyncio.Future[Output]) -> None:
-            waiting = self._moving.pop(snapshot_id)
-            if done.cancelled():
-                return
-            error = done.exception()
-            if error is None:
-                self._note(snapshot_id, shape, done.result())
-            if isinstance(error, InputError):  # they were dropped
-                holder.note_dropped(snapshot_id)
-            for call in waiting:
-                self._go_on(call, error)
-
-        self._ask(holder, save).add_done_callback(end)
-
-    def _note(self, snapshot_id: str, shape: Shape, saved: Output) -> None:
-        moves = self._weights.moves
-        assert moves is not None
+    def _note_file(self, snapshot_id: str, shape: Shape, saved: Output) -> None:
         assert isinstance(saved, Saved)
         fetch = Fetch(
             command_id="",
@@ -130,17 +124,13 @@ class Transfers:
             url=saved.url,
             sha256=saved.sha256 or None,
         )
-        moves.add(fetch, sum(saved.sizes.values()))
-        if snapshot_id not in self._weights.shapes:  # forgotten meanwhile
-            moves.drop(snapshot_id)
-        if not moves.is_full:
-            return
-        sampled = self._sampled()
-        for dropped in moves.make_room(lambda name: name in sampled or self._weights.is_needed(name)):
-            self.forget_copies(dropped, self._weights.shapes[dropped].account)
+        self._files.add(fetch, sum(saved.sizes.values()))
+        if self._weights.shape(snapshot_id) is None:  # forgotten meanwhile
+            self._files.drop(snapshot_id)
 
-    def forget_copies(self, snapshot_id: str, account: Account) -> None:
-        """Have workers that read a file which is deleted forget what they read: they could not read it again."""
-        for member in self._members:
-            if snapshot_id in member.snapshots and snapshot_id in member.fetched:
-                member.forget_snapshot(account, snapshot_id)
+    def _make_room(self, sampled: Collection[str]) -> None:
+        used = {name for name in self._files.names if name in sampled or self._weights.is_needed(name)}
+        for dropped in self._files.make_room(used):
+            shape = self._weights.shape(dropped)
+            assert shape is not None
+            self.forget_copies(dropped, shape.account)

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cookhouse.server.pool.calls import Calls
 from cookhouse.server.pool.meter import Meter
+from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.sequencer.futures import Future, Futures
 from cookhouse.server.sequencer.history import History
@@ -25,7 +25,7 @@ class Journaling:
     """Lives on the event loop."""
 
     def __init__(
-        self, state_dir: Path, store: Store, settings: Settings, calls: Calls, futures: Futures, meter: Meter
+        self, state_dir: Path, store: Store, settings: Settings, supervisor: Supervisor, futures: Futures, meter: Meter
     ) -> None:
         """Raises InputError: the place for it cannot be used."""
         url = (state_dir / "journal").absolute().as_uri() if settings.journal == FILES else settings.journal
@@ -35,12 +35,12 @@ class Journaling:
         self.folders = JournalFolders(state_dir.absolute())
         self.folders.make()
         self.states = States(
-            calls=calls,
             commit=self.commit,
             folders=self.folders,
             futures=futures,
             meter=meter,
             settings=settings,
+            supervisor=supervisor,
         )
         self._endings: set[asyncio.Task[None]] = set()
         """Of sessions whose end is being written."""

@@ -11,8 +11,8 @@ from functools import partial
 
 from cookhouse.engine.contract import DamagedError, Load, LoraSpec
 from cookhouse.errors import CookhouseError, InputError, ServiceError
-from cookhouse.server.pool.calls import Calls
-from cookhouse.server.pool.leaving import Gone
+from cookhouse.server.pool.life import LostState
+from cookhouse.server.pool.pool import Pool
 from cookhouse.server.recovery.journaled import Journaled, model_of, read_session, sweep
 from cookhouse.server.recovery.restored import Restored
 from cookhouse.server.refusals import StorageBusyError, message_of
@@ -52,7 +52,7 @@ class Restoring:
         *,
         accepting: Accepting,
         base_models: BaseModels,
-        calls: Calls,
+        pool: Pool,
         commit: GroupCommit,
         folders: JournalFolders,
         futures: Futures,
@@ -68,7 +68,7 @@ class Restoring:
         """Whose state is being loaded."""
         self._accepting = accepting
         self._base_models = base_models
-        self._calls = calls
+        self._pool = pool
         self._commit = commit
         self._folders = folders
         self._futures = futures
@@ -163,7 +163,7 @@ class Restoring:
             self._loading_models.pop(model.model_id, None)
         self._let_go(session)
 
-    def run_again(self, gone: Gone) -> int:
+    def run_again(self, gone: LostState) -> int:
         """Have other workers do what one that is lost, or leaves, did since each model's last state; how many requests
         that are.
         """
@@ -181,7 +181,7 @@ class Restoring:
                 if snapshot.snapshot_id not in gone.snapshot_ids:
                     continue
                 if any(snapshot.snapshot_id in model.snapshots for model in session.models.values()):
-                    self._calls.expect(snapshot.snapshot_id)
+                    self._pool.expect(snapshot.snapshot_id)
                 else:
                     snapshot.lose(gone.reason)
         return num_requests
@@ -272,7 +272,7 @@ class Restoring:
         if row.has_file:
             self._states.note_file(snapshot, file_bytes.get(row.snapshot_id, 0), row.sha256)
         elif publishing is not None:
-            self._calls.expect(row.snapshot_id)
+            self._pool.expect(row.snapshot_id)
         else:
             snapshot.lose("the server was restarted")
 
@@ -363,4 +363,4 @@ class Restoring:
             future = self._futures.create(entry.request_id, owner=entry.owner, session_id=entry.session_id)
             error = ServiceError(f"model {entry.model_id} could not be restored; the server's log has the details")
             self._futures.finish(future, Result.of_error(error))
-            self._calls.give_up(entry.drawn["id"])
+            self._pool.give_up(entry.drawn["id"])

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 
-from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.pool import Pool
 from cookhouse.server.recovery.journaling import Journaling
 from cookhouse.server.recovery.session_life import SessionLife
 from cookhouse.server.refusals import GoneError, StorageError
@@ -30,7 +30,7 @@ class Sweeper:
     def __init__(
         self,
         *,
-        calls: Calls,
+        pool: Pool,
         checkpoints: Checkpoints,
         futures: Futures,
         intake: Intake,
@@ -45,7 +45,7 @@ class Sweeper:
         ends_silent: bool = True,
     ) -> None:
         """`ends_silent` False: clients are known to live as long as this server does, however silent they are."""
-        self._calls = calls
+        self._pool = pool
         self._checkpoints = checkpoints
         self._futures = futures
         self._intake = intake
@@ -89,7 +89,7 @@ class Sweeper:
             self._journal.states.sweep()
         self._sampling.sweep()
         times = self._intake.taken_times()
-        await asyncio.to_thread(self._sweep_store, times, self._calls.files())
+        await asyncio.to_thread(self._sweep_store, times, self._pool.weights.urls())
 
     async def _end_silent(self) -> None:
         for session in self._sessions:

@@ -15,7 +15,7 @@ from tinker import types
 
 from cookhouse.engine.contract import Account, Fetch
 from cookhouse.errors import InputError
-from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.commands import check_seq_id
@@ -44,7 +44,7 @@ class SamplingRequests:
         checkpoints: Checkpoints,
         commit: GroupCommit | None,
         futures: Futures,
-        calls: Calls,
+        pool: Pool,
         recording: Recording,
         samples: Samples,
         sessions: Sessions,
@@ -55,7 +55,7 @@ class SamplingRequests:
         self._checkpoints = checkpoints
         self._commit = commit
         self._futures = futures
-        self._calls = calls
+        self._pool = pool
         self._recording = recording
         self._samples = samples
         self._fetching: set[asyncio.Task[None]] = set()
@@ -241,7 +241,7 @@ class SamplingRequests:
                     url=url,
                     sha256=kept.row.sha256,
                 )
-                await self._calls.send(command)
+                await self._pool.send(command)
         except Exception as error:
             snapshot.error = error
         finally:

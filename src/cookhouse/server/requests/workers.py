@@ -1,14 +1,13 @@
-"""What an operator asks of a server's workers: one more, or that one ends."""
+"""Requests of an operator for the server's workers: one more, or that one ends."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
 from cookhouse.errors import InputError
-from cookhouse.server.pool.calls import Calls
-from cookhouse.server.pool.leaving import leaver
-from cookhouse.server.pool.member import Member
 from cookhouse.server.pool.plans import Kind, WorkerPlan
+from cookhouse.server.pool.supervisor import Supervisor
+from cookhouse.server.pool.worker_handle import WorkerHandle
 
 _log = logging.getLogger(__name__)
 
@@ -16,25 +15,26 @@ _log = logging.getLogger(__name__)
 class WorkerRequests:
     """Lives on the event loop."""
 
-    def __init__(self, calls: Calls, state_bytes: Callable[[str], int], *, has_journal: bool) -> None:
+    def __init__(self, supervisor: Supervisor, state_bytes: Callable[[str], int], *, has_journal: bool) -> None:
         """`state_bytes`: what the last state of a model takes, by the model's id."""
-        self._calls = calls
+        self._supervisor = supervisor
+        self._pool = supervisor.pool
         self._state_bytes = state_bytes
         self._has_journal = has_journal
         self._draining: set[asyncio.Task[None]] = set()
 
     def add(self, kind: Kind | None = None) -> WorkerPlan:
-        """Start one more worker; the status tells when it is up.
+        """Start one more worker; the status shows when it is up.
 
         Raises:
             InputError: there are too many, or none of this kind.
         """
-        plan = self._calls.add(kind)
+        plan = self._supervisor.add(kind)
         _log.warning("%s is being started", plan.name)
         return plan
 
     def drain(self, name: str, seconds: float) -> int:
-        """Give a worker nothing new from now on, and have it end: see `Calls.empty`, which goes on behind this.
+        """Give a worker nothing new from now on, and have it end: see `Supervisor.drain`, which goes on behind this.
 
         Returns:
             How many models it had, which others go on with.
@@ -43,34 +43,34 @@ class WorkerRequests:
             InputError: there is no such worker, it is the last of its kind, or its models would be lost, or wait for
                 memory.
         """
-        member = leaver(self._calls.members, name)
-        model_ids = self._calls.models_of(member)
+        worker = self._pool.workers.drainable(name)
+        model_ids = self._pool.placement.models_of(worker)
         num_models = len(model_ids)
         if num_models and not self._has_journal:
             raise InputError(
                 f"{name} has {_models(num_models)} in training, which would be lost, since the journal is off; wait "
                 "until their sessions have ended, or serve with --journal files, by which others go on with them"
             )
-        self._check_room(member, model_ids)
-        self._calls.leave(name)  # at once: nothing may be placed there after what was counted
-        draining = asyncio.create_task(self._calls.empty(member, seconds), name=f"drain {name}")
+        self._check_room(worker, model_ids)
+        self._supervisor.begin_drain(name)  # at once: nothing may be placed there after what was counted
+        draining = asyncio.create_task(self._supervisor.drain(worker, seconds), name=f"drain {name}")
         self._draining.add(draining)
         draining.add_done_callback(self._note_end)
         _log.warning("%s is drained, in %g s at most; it had %s", name, seconds, _models(num_models))
         return num_models
 
-    def _check_room(self, leaving: Member, model_ids: Sequence[str]) -> None:
+    def _check_room(self, drained: WorkerHandle, model_ids: Sequence[str]) -> None:
         """Refuse what would have models wait for memory. A state is less than what its model takes: what passes may
         still have to wait.
         """
-        staying = [one for one in self._calls.members if one.plan.trains and one is not leaving and not one.is_leaving]
-        free = {one.name: one.room.free_bytes for one in staying if one.room is not None}
+        staying = [one for one in self._pool.workers if one.plan.trains and one is not drained and not one.is_draining]
+        free = {one.name: one.memory.room.free_bytes for one in staying if one.memory.room is not None}
         sizes = [self._state_bytes(model_id) for model_id in model_ids]
         if not sizes or (sum(sizes) <= sum(free.values()) and max(sizes) <= max(free.values(), default=0)):
             return
         others = ", ".join(f"{name} {_gibibytes(num_bytes)}" for name, num_bytes in free.items())
         raise InputError(
-            f"{leaving.name} has {_models(len(sizes))} in training, whose states take {_gibibytes(sum(sizes))} (the "
+            f"{drained.name} has {_models(len(sizes))} in training, whose states take {_gibibytes(sum(sizes))} (the "
             f"largest {_gibibytes(max(sizes))}), and too little of the others' memory is free ({others}); add a worker "
             "first (cookhouse cluster add), or wait until sessions have ended"
         )

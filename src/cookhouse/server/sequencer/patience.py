@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cookhouse.engine.contract import Amount, Create, Load, NoMemoryError, Output
-from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import DiskError
 
 _log = logging.getLogger(__name__)
@@ -23,8 +23,8 @@ _LONGEST_SECONDS = 60.0
 class Patience:
     """Lives on the event loop."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         self._words: dict[str, str] = {}
         """Why models wait, by id."""
 
@@ -43,7 +43,7 @@ class Patience:
         try:
             while True:
                 try:
-                    output = await self._calls.send(command, spent=spent)
+                    output = await self._pool.send(command, spent=spent)
                 except (NoMemoryError, DiskError) as error:
                     check()
                     self._note(command.model_id, str(error))
@@ -54,7 +54,7 @@ class Patience:
                         seconds = time.monotonic() - began_at
                         _log.warning("%s is loaded, after it waited for %.1f s", command.model_id, seconds)
                     return output
-                await self._calls.room_news.wait(pause_seconds)
+                await self._pool.wait_for_room(pause_seconds)
                 check()
                 command = replace(command, command_id=uuid.uuid4().hex)
         finally:

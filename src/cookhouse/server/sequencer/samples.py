@@ -1,6 +1,6 @@
 """Sampling requests, which have no order. Live on the event loop.
 
-submit, stream ──► weights ready? ──► Calls ──► worker ──► tokens, output ──► Future, or who streams
+submit, stream ──► weights ready? ──► Pool ──► worker ──► tokens, output ──► Future, or who streams
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from functools import partial
 
 from cookhouse.engine.contract import Account, Output, Sample, SampleOutput, SampleRequest
 from cookhouse.errors import InputError
-from cookhouse.server.pool.call import forgetting
-from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.pending import forget_command
+from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import BusyError, LostError
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
@@ -37,10 +37,10 @@ class _Sampling:
 
 
 class Samples:
-    def __init__(self, futures: Futures, settings: Settings, calls: Calls, held: HeldBytes) -> None:
+    def __init__(self, futures: Futures, settings: Settings, pool: Pool, held: HeldBytes) -> None:
         self._futures = futures
         self._settings = settings
-        self._calls = calls
+        self._pool = pool
         self._held = held
         self._samples: dict[str, _Sampling] = {}
         self._numbers: Counter[str] = Counter()
@@ -118,12 +118,12 @@ class Samples:
                 by_owner[self._samples[request_id].owner].append(request_id)
                 self._end(request_id, error)
         for owner, ids in by_owner.items():
-            self._calls.forget(forgetting(owner, "", command_ids=tuple(ids)))
+            self._pool.forget(forget_command(owner, "", command_ids=tuple(ids)))
 
     def free_snapshot(self, snapshot: Snapshot) -> None:
         """Have the engine forget weights."""
         snapshot.is_freed = True
-        self._calls.forget(forgetting(snapshot.owner, "", snapshot_ids=(snapshot.snapshot_id,)))
+        self._pool.forget(forget_command(snapshot.owner, "", snapshot_ids=(snapshot.snapshot_id,)))
 
     def _send(self, command: Sample, snapshot: Snapshot | None) -> None:
         request_id = command.command_id
@@ -133,7 +133,7 @@ class Samples:
             # The caller has the request's id first.
             asyncio.get_running_loop().call_soon(self._end, request_id, snapshot.error)
             return
-        answer = self._calls.send(command, self._samples[request_id].on_output)
+        answer = self._pool.send(command, self._samples[request_id].on_output)
         answer.add_done_callback(partial(self._take_answer, request_id, snapshot))
 
     def _take_answer(self, request_id: str, snapshot: Snapshot | None, answer: "asyncio.Future[Output]") -> None:

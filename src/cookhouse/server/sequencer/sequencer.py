@@ -1,6 +1,6 @@
 """What clients asked of models, on its way to the engine. Lives on the event loop.
 
-    submit ──► order of its model ──its turn──► run ── command ──► Calls ──► worker
+    submit ──► order of its model ──its turn──► run ── command ──► Pool ──► worker
                                                  │                              │
                                      Future ◄── result ◄───────── answer ◄──────┘
 
@@ -22,9 +22,9 @@ from functools import partial
 
 from cookhouse.engine.contract import CanceledError, ModelCommand
 from cookhouse.errors import InputError
-from cookhouse.server.pool.call import forgetting
-from cookhouse.server.pool.calls import Calls
 from cookhouse.server.pool.meter import Meter
+from cookhouse.server.pool.pending import forget_command
+from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import BusyError, LostError, StorageError, message_of
 from cookhouse.server.sequencer.futures import Futures, Result, tell_failure
 from cookhouse.server.sequencer.held import HeldBytes
@@ -49,7 +49,7 @@ class Sequencer:
         self,
         futures: Futures,
         settings: Settings,
-        calls: Calls,
+        pool: Pool,
         held: HeldBytes,
         meter: Meter,
         *,
@@ -61,8 +61,8 @@ class Sequencer:
         self._meter = meter
         self._futures = futures
         self._settings = settings
-        self._calls = calls
-        self.patience = Patience(calls)
+        self._pool = pool
+        self.patience = Patience(pool)
         self._commit = commit
         self._states = states
         self._is_shared = is_shared
@@ -204,7 +204,7 @@ class Sequencer:
         What is with the engine ends as it says: what has begun is done, the rest is canceled.
         """
         model.is_dropped = True
-        self._calls.forget(forgetting(model.owner, model.session_id, model_ids=(model.model_id,)))
+        self._pool.forget(forget_command(model.owner, model.session_id, model_ids=(model.model_id,)))
         queue = self._queues.pop(model.model_id, None)
         if queue is None:
             return
@@ -265,7 +265,7 @@ class Sequencer:
                     self._advance(queue)
 
         turn = Turn(
-            self._calls,
+            self._pool,
             queue.model,
             patience=self.patience if job.runs_again else None,  # its client may have been told that it is done
             is_current=lambda: queue.history.num_moves == num_moves,
@@ -348,7 +348,7 @@ class Sequencer:
             self._futures.finish(job.future, result)
         if job.entry is not None:  # what was to be published will not be
             queue.model.snapshots.pop(job.entry.drawn["id"], None)
-            self._calls.give_up(job.entry.drawn["id"])
+            self._pool.give_up(job.entry.drawn["id"])
 
     def _finish(self, queue: Queue, job: Job, result: Result) -> None:
         """Give a job's future its result, if it has none yet. What has not changed the model need not run again."""

@@ -29,8 +29,8 @@ from cookhouse.engine.contract import (
 )
 from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.errors import CookhouseError, InputError, ServiceError
-from cookhouse.server.pool.calls import Calls
 from cookhouse.server.pool.meter import Meter
+from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.refusals import DiskError, LeaseLostError, LostError, StorageError
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.history import Coming, History
@@ -76,15 +76,16 @@ class States:
     def __init__(
         self,
         *,
-        calls: Calls,
         commit: GroupCommit,
         folders: JournalFolders,
         futures: Futures,
         meter: Meter,
         settings: Settings,
+        supervisor: Supervisor,
     ) -> None:
         self._meter = meter
-        self._calls = calls
+        self._supervisor = supervisor
+        self._pool = supervisor.pool
         self._commit = commit
         self._folders = folders
         self._futures = futures
@@ -126,7 +127,7 @@ class States:
             seen={**seen.to_json(), "taken_to": history.ran[request_id].taken_to},
             num_moves=history.num_moves,
             began_at=time.monotonic(),
-            answer=self._calls.send(save),
+            answer=self._pool.send(save),
             published=dict(history.published),
         )
         task = asyncio.ensure_future(self._keep(saving))
@@ -137,7 +138,7 @@ class States:
         """Take note of a folder of published weights, and of what its files have to be."""
         self._files.append((snapshot, num_bytes))
         snapshot.has_file, snapshot.sha256 = True, sha256
-        self._calls.note_file(self._fetch(snapshot))
+        self._pool.note_file(self._fetch(snapshot))
 
     def _is_due(self, history: History, command: ModelCommand) -> bool:
         state_bytes = 0 if history.state is None else history.state.num_bytes
@@ -151,7 +152,7 @@ class States:
             return True
         least_seconds = max(self._settings.state_seconds, self._cost_seconds / _MOVE_COST)
         may_move = isinstance(command, Step) and history.busy_seconds >= least_seconds
-        return may_move and self._calls.should_move(command.model_id, state_bytes)
+        return may_move and self._supervisor.should_move(command.model_id, state_bytes)
 
     async def _keep(self, saving: _Saving) -> None:
         """Make what is being written the state of the model; without it the old one and all requests stay."""
@@ -187,9 +188,9 @@ class States:
         with suppress(StorageError):  # the server ends: the next one deletes them
             await self._drop_files()
         if state is not None:
-            await self._calls.published(model.model_id)
+            await self._supervisor.wait_for_publications(model.model_id)
             if history.num_moves == saving.num_moves and not history.is_saving and model.loss is None:
-                self._calls.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
+                self._supervisor.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
 
     def _note_failure(self, error: CookhouseError) -> None:
         """Have no state tried for a while: a disk that is full for one model is full for all."""
@@ -240,7 +241,7 @@ class States:
             ServiceError: something could not be written.
         """
         filings = await asyncio.to_thread(self._filings, saving)
-        files = [self._calls.send(filing) for filing in filings]
+        files = [self._pool.send(filing) for filing in filings]
         saved, *others = await asyncio.gather(saving.answer, *files, return_exceptions=True)
         written = {filing.snapshot_id: answer for filing, answer in zip(filings, others, strict=True)}
         sizes, digests = await asyncio.to_thread(self._keep_samplers, written, saving)
@@ -304,7 +305,7 @@ class States:
         from, nor the newest.
         """
         total = sum(num_bytes for _, num_bytes in self._files)
-        sampled = self._calls.sampled()
+        sampled = self._pool.sampled()
         for snapshot, num_bytes in list(self._files)[:-1]:
             if total <= self._settings.max_snapshot_file_bytes:
                 return
@@ -313,12 +314,12 @@ class States:
             self._files.remove((snapshot, num_bytes))
             total -= num_bytes
             snapshot.has_file = False
-            self._calls.forget_file(snapshot.snapshot_id)
-            if not self._calls.holds(snapshot.snapshot_id):
+            self._pool.forget_file(snapshot.snapshot_id)
+            if not self._pool.weights.is_held(snapshot.snapshot_id):
                 snapshot.lose("and its file made room for newer ones")
             await self._commit.keep(SetSamplerFile(snapshot.sampler_id, has_file=False))
             await asyncio.to_thread(self._folders.delete, self._folders.sampler(snapshot.snapshot_id))
-            sampled = self._calls.sampled()  # more may have begun meanwhile
+            sampled = self._pool.sampled()  # more may have begun meanwhile
 
     def forget(self, snapshots: Sequence[Snapshot]) -> None:
         """Count files no longer, which are deleted with their session."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from cookhouse.engine.contract import Amount, Create, Load, ModelCommand, Output
 from cookhouse.errors import InputError
-from cookhouse.server.pool.calls import Calls
+from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import LostError
 from cookhouse.server.sequencer.patience import Patience
 from cookhouse.server.sessions.sessions import Model
@@ -16,7 +16,7 @@ class Turn:
 
     def __init__(
         self,
-        calls: Calls,
+        pool: Pool,
         model: Model,
         *,
         patience: Patience | None,
@@ -27,7 +27,7 @@ class Turn:
         """`patience` makes a model that must come back; None: what cannot be made now fails. `is_current`: whether the
         worker of which the turn is has not been lost since; `on_sent` may send more.
         """
-        self._calls = calls
+        self._pool = pool
         self._model = model
         self._patience = patience
         self.is_current = is_current
@@ -55,7 +55,7 @@ class Turn:
             self._end()
             return output
         self.sent_at = time.monotonic()
-        answer = self._calls.send(command, spent=self.spent)
+        answer = self._pool.send(command, spent=self.spent)
         self._on_sent(command)
         self._end()
         output = await answer

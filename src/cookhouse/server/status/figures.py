@@ -46,7 +46,9 @@ class Live:
     def of(cls, service: Service) -> "Live":
         sessions = list(service.sessions)
         models = [model for session in sessions for model in session.models.values()]
-        places = {name: member.name for member in service.calls.members for name in service.calls.models_of(member)}
+        places = {
+            name: worker.name for worker in service.pool.workers for name in service.pool.placement.models_of(worker)
+        }
         return cls(
             sessions,
             [
@@ -151,7 +153,7 @@ def samples(service: Service, viewer: Viewer, seen: Sequence[Seen]) -> list[Json
 
 def waiting(service: Service, live: Live) -> Json:
     """What no worker has yet, of all tenants."""
-    commands = (call.command for member in service.calls.members for call in member.calls.values())
+    commands = (one.command for worker in service.pool.workers for one in worker.commands.values())
     num_with_workers = sum(isinstance(command, Sample) for command in commands)
     return {
         "num_training_requests": sum(one.length.num_accepting + one.length.num_waiting for one in live.models),

@@ -31,7 +31,7 @@ def worker_metrics(service: Service, live: Live, seen: Sequence[Seen]) -> Iterat
 def _info(seen: Sequence[Seen]) -> Metric:
     info = _gauge("cookhouse_worker_info", "1, with what a worker is.", "node", "trains", "samples")
     for one in seen:
-        plan, node = one.member.plan, one.member.life.node
+        plan, node = one.worker.plan, one.worker.life.node
         info.add_metric([plan.name, node or "", *(str(does).lower() for does in (plan.trains, plan.samples))], 1)
     return info
 
@@ -41,9 +41,9 @@ def _lives(seen: Sequence[Seen]) -> Iterator[Metric]:
     draining = _gauge("cookhouse_worker_draining", "1 if it gets no new work, and ends.")
     losses = CounterMetricFamily("cookhouse_worker_losses", "Times it was lost.", labels=["worker"])
     for one in seen:
-        up.add_metric([one.member.name], one.member.is_up)
-        draining.add_metric([one.member.name], one.member.is_leaving)
-        losses.add_metric([one.member.name], one.member.life.num_losses)
+        up.add_metric([one.worker.name], one.worker.is_up)
+        draining.add_metric([one.worker.name], one.worker.is_draining)
+        losses.add_metric([one.worker.name], one.worker.life.num_losses)
     yield from (up, draining, losses)
 
 
@@ -56,9 +56,9 @@ def _held(live: Live, seen: Sequence[Seen]) -> Iterator[Metric]:
     commands = _gauge("cookhouse_worker_queued_commands", "Commands it has not answered.")
     tokens = _gauge("cookhouse_worker_queued_tokens", "Upper bound of tokens in queued commands.")
     for one in seen:
-        snapshots.add_metric([one.member.name], len(one.member.snapshots))
-        commands.add_metric([one.member.name], num_commands(one.member))
-        tokens.add_metric([one.member.name], one.member.num_tokens)
+        snapshots.add_metric([one.worker.name], len(one.worker.memory.snapshots))
+        commands.add_metric([one.worker.name], num_commands(one.worker))
+        tokens.add_metric([one.worker.name], one.worker.num_tokens)
     yield from (models, snapshots, commands, tokens)
 
 
@@ -73,12 +73,12 @@ def _told(seen: Sequence[Seen]) -> Iterator[Metric]:
         if (status := one.status) is None:
             continue
         for turn in status.turns:
-            busy.add_metric([one.member.name, turn.kind], turn.seconds)
-            turns.add_metric([one.member.name, turn.kind], turn.number)
+            busy.add_metric([one.worker.name, turn.kind], turn.seconds)
+            turns.add_metric([one.worker.name, turn.kind], turn.number)
         if status.resident_bytes is not None:
-            memory.add_metric([one.member.name], status.resident_bytes)
+            memory.add_metric([one.worker.name], status.resident_bytes)
         if status.memory.device_bytes is not None:
-            device.add_metric([one.member.name], status.memory.device_bytes)
+            device.add_metric([one.worker.name], status.memory.device_bytes)
     yield from (busy, turns, memory, device)
 
 
@@ -88,7 +88,7 @@ def _caches(service: Service, seen: Sequence[Seen]) -> Iterator[Metric]:
         for cache in () if one.status is None else one.status.memory.caches:
             use = cache_use(service, cache)
             for key, family in families.items():
-                family.add_metric([one.member.name, use["base_model"]], use[key])
+                family.add_metric([one.worker.name, use["base_model"]], use[key])
     yield from families.values()
 
 

@@ -1,4 +1,4 @@
-"""What the workers say of themselves, each asked when somebody looks, once a second at most."""
+"""Status of each worker as it reports it, asked when somebody looks, once a second at most."""
 
 import asyncio
 import time
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cookhouse.engine.contract import Account, Inspect, Output, WorkerStatus
-from cookhouse.server.pool.calls import Calls
-from cookhouse.server.pool.member import Member
+from cookhouse.server.pool.pool import Pool
+from cookhouse.server.pool.worker_handle import WorkerHandle
 
 _AGAIN_SECONDS = 0.9
 _PATIENCE_SECONDS = 0.2
@@ -22,7 +22,7 @@ _NOBODY = Account("", "")
 class Seen:
     """A worker, and the newest that it said."""
 
-    member: Member
+    worker: WorkerHandle
     status: WorkerStatus | None
     """None: it is not up, or has not answered yet."""
     age_seconds: float | None
@@ -47,9 +47,8 @@ class _Look:
 class WorkerWatch:
     """Of one worker. Lives on the event loop."""
 
-    def __init__(self, calls: Calls, member: Member) -> None:
-        self._calls = calls
-        self._member = member
+    def __init__(self, worker: WorkerHandle) -> None:
+        self._worker = worker
         self._asking: asyncio.Future[Output] | None = None
         self._asked_at = 0.0
         self._looks: deque[_Look] = deque(maxlen=3)
@@ -58,19 +57,19 @@ class WorkerWatch:
 
     async def look(self) -> Seen:
         """Ask it, unless it has just been asked, and wait a little for the answer."""
-        if self._num_losses != self._member.life.num_losses:
-            self._num_losses = self._member.life.num_losses
+        if self._num_losses != self._worker.life.num_losses:
+            self._num_losses = self._worker.life.num_losses
             self._looks.clear()
-        if self._asking is None and self._member.is_up and time.monotonic() - self._asked_at >= _AGAIN_SECONDS:
+        if self._asking is None and self._worker.is_up and time.monotonic() - self._asked_at >= _AGAIN_SECONDS:
             self._asked_at = time.monotonic()
-            self._asking = self._calls.ask(self._member, Inspect(command_id=uuid.uuid4().hex, account=_NOBODY))
+            self._asking = self._worker.ask(Inspect(command_id=uuid.uuid4().hex, account=_NOBODY))
             self._asking.add_done_callback(self._take)
         if self._asking is not None:
             await asyncio.wait([self._asking], timeout=_PATIENCE_SECONDS)
         now = time.monotonic()
         last = self._looks[-1] if self._looks else None
         return Seen(
-            member=self._member,
+            worker=self._worker,
             status=None if last is None else last.status,
             age_seconds=None if last is None else now - last.at,
             silent_seconds=None if self._asking is None else now - self._asked_at,
@@ -87,7 +86,7 @@ class WorkerWatch:
 
     def _take(self, answer: "asyncio.Future[Output]") -> None:
         self._asking = None
-        if answer.cancelled() or answer.exception() is not None:  # it was lost, which `Calls` tells
+        if answer.cancelled() or answer.exception() is not None:  # it was lost, which the log has
             return
         output = answer.result()
         assert isinstance(output, WorkerStatus)
@@ -97,12 +96,12 @@ class WorkerWatch:
 class WorkerWatches:
     """Of all that there are at the moment."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._watches: dict[Member, WorkerWatch] = {}
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._watches: dict[WorkerHandle, WorkerWatch] = {}
 
     async def look(self) -> Sequence[Seen]:
         """In the order of the server's workers."""
-        members = self._calls.members
-        self._watches = {one: self._watches.get(one) or WorkerWatch(self._calls, one) for one in members}
+        workers = self._pool.workers
+        self._watches = {one: self._watches.get(one) or WorkerWatch(one) for one in workers}
         return await asyncio.gather(*(watch.look() for watch in self._watches.values()))

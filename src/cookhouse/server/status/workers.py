@@ -3,8 +3,8 @@
 import time
 
 from cookhouse.engine.contract import CacheUse, Inspect, WorkerStatus
-from cookhouse.server.pool.life import Loss
-from cookhouse.server.pool.member import Member
+from cookhouse.server.pool.life import WorkerLost
+from cookhouse.server.pool.worker_handle import WorkerHandle
 from cookhouse.server.service import Service
 from cookhouse.server.status.figures import Json, Live
 from cookhouse.server.status.stored import MAX_ROWS
@@ -14,25 +14,25 @@ from cookhouse.server.status.worker_watch import Seen
 
 def worker(service: Service, viewer: Viewer, live: Live, seen: Seen) -> Json:
     """Of one. What it has not said is null."""
-    member, life = seen.member, seen.member.life
+    worker, life = seen.worker, seen.worker.life
     return {
-        "name": member.name,
-        "trains": member.plan.trains,
-        "samples": member.plan.samples,
-        "state": _state(member),
-        "is_up": member.is_up,
-        "is_draining": member.is_leaving,
+        "name": worker.name,
+        "trains": worker.plan.trains,
+        "samples": worker.plan.samples,
+        "state": _state(worker),
+        "is_up": worker.is_up,
+        "is_draining": worker.is_draining,
         "up_seconds": None if life.up_since is None else time.time() - life.up_since,
         "computes_on": life.description,
         "node": life.node,
         "num_losses": life.num_losses,
         "last_loss": None if life.last_loss is None else _loss(life.last_loss, viewer),
         "failed_start": None if life.failed_start is None else _loss(life.failed_start, viewer),
-        "num_models": len(service.calls.models_of(member)),
-        "model_ids": _model_ids(member, live, viewer),
-        "num_snapshots": len(member.snapshots),
-        "num_commands": num_commands(member),
-        "num_tokens": member.num_tokens,
+        "num_models": len(service.pool.placement.models_of(worker)),
+        "model_ids": _model_ids(worker, live, viewer),
+        "num_snapshots": len(worker.memory.snapshots),
+        "num_commands": num_commands(worker),
+        "num_tokens": worker.num_tokens,
         "status_age_seconds": seen.age_seconds,
         "silent_seconds": seen.silent_seconds,
         "utilization": seen.utilization,
@@ -40,9 +40,9 @@ def worker(service: Service, viewer: Viewer, live: Live, seen: Seen) -> Json:
     }
 
 
-def num_commands(member: Member) -> int:
+def num_commands(worker: WorkerHandle) -> int:
     """Those that are with a worker; our own question is none of them."""
-    return sum(not isinstance(call.command, Inspect) for call in member.calls.values())
+    return sum(not isinstance(one.command, Inspect) for one in worker.commands.values())
 
 
 def cache_use(service: Service, cache: CacheUse) -> Json:
@@ -57,20 +57,20 @@ def cache_use(service: Service, cache: CacheUse) -> Json:
     }
 
 
-def _state(member: Member) -> str:
-    if member.is_leaving:
+def _state(worker: WorkerHandle) -> str:
+    if worker.is_draining:
         return "draining"
-    if member.is_up:
+    if worker.is_up:
         return "up"
-    return "restarting" if member.life.num_losses else "starting"
+    return "restarting" if worker.life.num_losses else "starting"
 
 
-def _loss(loss: Loss, viewer: Viewer) -> Json:
+def _loss(loss: WorkerLost, viewer: Viewer) -> Json:
     return {"seconds_ago": time.time() - loss.at, "reason": loss.reason if viewer.is_operator else None}
 
 
-def _model_ids(member: Member, live: Live, viewer: Viewer) -> list[str]:
-    held = [one.model for one in live.models if one.worker == member.name]
+def _model_ids(worker: WorkerHandle, live: Live, viewer: Viewer) -> list[str]:
+    held = [one.model for one in live.models if one.worker == worker.name]
     return [model.model_id for model in held if viewer.sees(model.owner)][:MAX_ROWS]
 
 

@@ -23,7 +23,7 @@ from tinker.proto import tinker_public_pb2 as pb
 from cookhouse.engine.contract import Command, Event, Lost, Step, WorkerOptions
 from cookhouse.engine.transports.thread import InThread
 from cookhouse.errors import InputError
-from cookhouse.server.pool.leaving import Gone
+from cookhouse.server.pool.life import LostState
 from cookhouse.server.sequencer.queues import Job
 from cookhouse.server.sequencer.states import States
 from cookhouse.server.settings import Settings
@@ -71,7 +71,7 @@ class Fragile(Server):
         """Lose the engine, and wait until there is another one."""
         count = len(self.workers)
         self.host.on_loop(self.workers[-1].lose)
-        wait_until(lambda: len(self.workers) > count and self.host.service.calls.is_up, 30)
+        wait_until(lambda: len(self.workers) > count and self.host.service.pool.is_up, 30)
 
     def step(self, model_id: str, seq_id: int, learning_rate: float = 0.5) -> float:
         """A pass and a step of it; the norm of its gradient depends on all steps before."""
@@ -173,7 +173,7 @@ def test_a_state_that_is_being_committed_when_the_engine_is_lost(
             go_on.set()
 
         server.host.on_loop(lose)
-        wait_until(lambda: len(server.workers) == 2 and server.host.service.calls.is_up, 30)
+        wait_until(lambda: len(server.workers) == 2 and server.host.service.pool.is_up, 30)
         assert [*norms, server.step(model_id, 5)] == expected
 
 
@@ -186,14 +186,14 @@ def test_a_request_that_has_just_been_taken_when_the_engine_is_lost(
         model_id = server.model(server.session())
         server.step(model_id, 1)
         model = next(iter(next(iter(service.sessions)).models.values()))
-        send = service.calls.send
+        send = service.pool.send
 
         def note_and_send(command: Command, *rest: Any, **named: Any) -> Any:
             sent.append(type(command).__name__)
             return send(command, *rest, **named)
 
         async def take_and_lose() -> None:
-            monkeypatch.setattr(service.calls, "send", note_and_send)
+            monkeypatch.setattr(service.pool, "send", note_and_send)
             content = types.OptimStepRequest.model_validate(
                 {"model_id": model_id, "seq_id": 3, "adam_params": {"learning_rate": 0.0}}
             )
@@ -202,7 +202,7 @@ def test_a_request_that_has_just_been_taken_when_the_engine_is_lost(
             service.sequencer.admit(model, 0)
             entry = next(iter(service.sequencer.history(model).ran.values())).entry
             entry = replace(entry, request_id=plan.request_id, seq_id=3, kind="optim_step")
-            gone = Gone(reason="the test says so", model_ids=[model.model_id], snapshot_ids=())
+            gone = LostState(reason="the test says so", model_ids=[model.model_id], snapshot_ids=())
             service.sequencer.submit(model, 3, Job(run=plan.run, future=future, entry=entry))
             service._note_loss(gone)  # in the same turn of the loop
 

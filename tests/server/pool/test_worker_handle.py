@@ -4,9 +4,9 @@ import asyncio
 
 from tests.server.pool.scripted import ScriptedWorker, settle
 
-from cookhouse.engine.contract import Event, Evicted, Lost
-from cookhouse.server.pool.member import Member
+from cookhouse.engine.contract import Event, Evicted, Lost, Up
 from cookhouse.server.pool.plans import WorkerPlan
+from cookhouse.server.pool.worker_handle import NotStarted, WorkerHandle
 
 
 class Remembering(ScriptedWorker):
@@ -27,12 +27,12 @@ def test_a_lost_worker_is_closed_before_another_is_made() -> None:
         return made[-1]
 
     async def test() -> None:
-        member = Member(WorkerPlan(), make, take=lambda *_: None, on_lost=lambda *_: None)
-        await member.open()
+        worker = WorkerHandle(WorkerPlan(), make, lambda *_: None)
+        await worker.open()
         made[0].tell(Lost(worker="engine", reason="its node is silent"))
         while len(made) < 2:
             await settle()
-        assert await member.close(1.0)
+        assert await worker.close(1.0)
         assert all(worker.is_closed for worker in made)
 
     asyncio.run(asyncio.wait_for(test(), 60))
@@ -41,7 +41,7 @@ def test_a_lost_worker_is_closed_before_another_is_made() -> None:
 def test_one_that_dies_right_after_it_is_up_is_replaced() -> None:
     """Would catch a worker that counts as up for ever, since its end came with its first words."""
     made: list[ScriptedWorker] = []
-    taken: list[Event] = []
+    taken: list[Event | NotStarted] = []
 
     def make(plan: WorkerPlan) -> ScriptedWorker:
         made.append(ScriptedWorker(plan))
@@ -50,21 +50,16 @@ def test_one_that_dies_right_after_it_is_up_is_replaced() -> None:
         return made[-1]
 
     async def test() -> None:
-        lost: list[str] = []
-        member = Member(
-            WorkerPlan(),
-            make,
-            take=lambda _, event: taken.append(event),
-            on_lost=lambda _, reason: lost.append(reason),
-        )
-        await member.open()
+        worker = WorkerHandle(WorkerPlan(), make, lambda _, event: taken.append(event))
+        await worker.open()
         made[0].tell(Lost(worker="engine", reason="killed"))
         while len(made) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await settle()
-        assert lost == ["killed", "no memory"]
-        assert taken == [Evicted(snapshot_id="w")]
-        assert member.is_up
-        await member.close(1.0)
+        reasons = [event.reason for event in taken if isinstance(event, Lost)]
+        assert reasons == ["killed", "no memory"]
+        assert [type(event) for event in taken] == [Up, Lost, Up, Evicted, Lost, Up]
+        assert worker.is_up
+        await worker.close(1.0)
 
     asyncio.run(asyncio.wait_for(test(), 60))

@@ -32,9 +32,9 @@ from cookhouse.engine.contract import (
     Up,
 )
 from cookhouse.errors import InputError
-from cookhouse.server.pool.calls import Calls
 from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.plans import WorkerPlan
+from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.refusals import LostError
 
 pytestmark = pytest.mark.anyio
@@ -115,9 +115,10 @@ async def settle() -> None:
 async def test_commands_go_out_in_order_and_answers_find_who_waits() -> None:
     """Would catch a step that is submitted before its pass, and an answer that goes to another."""
     make = Workers()
-    calls = Calls(make, Meter())
-    await calls.open()
-    first, second = calls.send(step("1")), calls.send(step("2"))
+    supervisor = Supervisor(make, Meter())
+    pool = supervisor.pool
+    await supervisor.open()
+    first, second = pool.send(step("1")), pool.send(step("2"))
     await settle()
     (worker,) = make.made
     assert [command.command_id for command in worker.commands] == ["1", "2"]
@@ -126,41 +127,43 @@ async def test_commands_go_out_in_order_and_answers_find_who_waits() -> None:
     assert await first == {"grad_norm": 1.0}
     with pytest.raises(InputError, match="a bad step"):
         await second
-    await calls.close(1.0)
+    await supervisor.close(1.0)
 
 
 async def test_a_lost_worker_fails_its_training_and_is_replaced() -> None:
     """Would catch a client that waits for ever for what a dead engine was asked."""
     make, reasons = Workers(), list[str]()
-    calls = Calls(make, Meter(), on_lost=lambda gone: reasons.append(gone.reason))
-    await calls.open()
-    training = calls.send(step("1"))
+    supervisor = Supervisor(make, Meter(), on_lost=lambda gone: reasons.append(gone.reason))
+    pool = supervisor.pool
+    await supervisor.open()
+    training = pool.send(step("1"))
     await settle()
     make.made[0].tell(Lost(worker="engine", reason="killed by signal 9"))
     with pytest.raises(LostError, match="killed by signal 9"):
         await training
     assert reasons == ["killed by signal 9"]
     await settle()
-    later = calls.send(step("2"))
+    later = pool.send(step("2"))
     await settle()
     assert [command.command_id for command in make.made[1].commands] == ["2"]
     make.made[1].tell(Done(command_id="2", output={}))
     assert await later == {}
-    await calls.close(1.0)
+    await supervisor.close(1.0)
 
 
 async def test_samples_in_flight_are_asked_of_the_next_worker() -> None:
     """Would catch a sample that fails with its worker, one asked without its weights, and tokens told twice."""
     make, told = Workers(), list[SampleOutput]()
-    calls = Calls(make, Meter())
-    await calls.open()
-    fetching = calls.send(fetch("f", "kept"))
+    supervisor = Supervisor(make, Meter())
+    pool = supervisor.pool
+    await supervisor.open()
+    fetching = pool.send(fetch("f", "kept"))
     await settle()
     make.made[0].tell(Done(command_id="f"))
     await fetching
-    of_base, of_kept = calls.send(sample("1"), told.append), calls.send(sample("2", "kept"))
-    publishing = calls.send(publish("p"))
-    of_unnamed = calls.send(sample("3", "unnamed"))
+    of_base, of_kept = pool.send(sample("1"), told.append), pool.send(sample("2", "kept"))
+    publishing = pool.send(publish("p"))
+    of_unnamed = pool.send(sample("3", "unnamed"))
     await settle()
     make.made[0].tell(tokens("1", 5), tokens("1", 6), Lost(worker="engine", reason="gone"))
     for lost in (publishing, of_unnamed):
@@ -176,7 +179,7 @@ async def test_samples_in_flight_are_asked_of_the_next_worker() -> None:
     await of_base
     await of_kept
     assert [one.sequences[0].tokens_T.tolist() for one in told] == [[5], [6], [7]]
-    await calls.close(1.0)
+    await supervisor.close(1.0)
 
 
 @pytest.mark.parametrize("comes", ["published", "in a file", "not"])
@@ -185,26 +188,27 @@ async def test_samples_wait_for_weights_that_are_published_again(comes: str) -> 
     has, or that will not come.
     """
     make = Workers()
-    calls = Calls(make, Meter(), on_lost=lambda _reason: calls.expect("unnamed"))
-    await calls.open()
-    publishing = calls.send(publish("p1"))
-    waiting = [calls.send(sample("1", "unnamed"))]
+    supervisor = Supervisor(make, Meter(), on_lost=lambda _reason: pool.expect("unnamed"))
+    pool = supervisor.pool
+    await supervisor.open()
+    publishing = pool.send(publish("p1"))
+    waiting = [pool.send(sample("1", "unnamed"))]
     await settle()
     make.made[0].tell(Lost(worker="engine", reason="gone"))
     await settle()
     with pytest.raises(LostError):
         await publishing
-    waiting.append(calls.send(sample("2", "unnamed")))
+    waiting.append(pool.send(sample("2", "unnamed")))
     await settle()
     worker = make.made[1]
     assert worker.commands == []
     match comes:
         case "published":
-            calls.send(publish("p2"))
+            pool.send(publish("p2"))
         case "in a file":
-            calls.note_file(fetch("f", "unnamed"))
+            pool.note_file(fetch("f", "unnamed"))
         case "not":
-            calls.give_up("unnamed")
+            pool.give_up("unnamed")
     await settle()
     if comes == "not":
         for answer in waiting:
@@ -216,16 +220,17 @@ async def test_samples_wait_for_weights_that_are_published_again(comes: str) -> 
         worker.tell(*(Done(command_id=name, output=SampleOutput(request_id=name)) for name in ("1", "2")))
         for answer in waiting:
             assert isinstance(await answer, SampleOutput)
-    await calls.close(1.0)
+    await supervisor.close(1.0)
 
 
 async def test_a_sample_that_ends_every_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch one request that takes the engine from all tenants, again and again."""
-    monkeypatch.setattr("cookhouse.server.pool.member._FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("cookhouse.server.pool.worker_handle._FIRST_PAUSE_SECONDS", 0.0)
     make = Workers()
-    calls = Calls(make, Meter())
-    await calls.open()
-    deadly = calls.send(sample("1"))
+    supervisor = Supervisor(make, Meter())
+    pool = supervisor.pool
+    await supervisor.open()
+    deadly = pool.send(sample("1"))
     for life in range(3):
         await settle()
         assert [command.command_id for command in make.made[life].commands] == ["1"]
@@ -234,7 +239,7 @@ async def test_a_sample_that_ends_every_worker_is_given_up(monkeypatch: pytest.M
         await deadly
     await settle()
     assert make.made[3].commands == []
-    await calls.close(1.0)
+    await supervisor.close(1.0)
 
 
 async def test_a_worker_that_dies_at_once_is_made_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,20 +250,20 @@ async def test_a_worker_that_dies_at_once_is_made_again_after_a_pause(monkeypatc
         pauses.append(seconds)
 
     make = Workers()
-    calls = Calls(make, Meter())
-    await calls.open()
+    supervisor = Supervisor(make, Meter())
+    await supervisor.open()
     with monkeypatch.context() as patched:
-        patched.setattr("cookhouse.server.pool.member.asyncio.sleep", sleep)
+        patched.setattr("cookhouse.server.pool.worker_handle.asyncio.sleep", sleep)
         for life in range(4):
             make.made[life].tell(Lost(worker="engine", reason="gone"))
             await asyncio.wait_for(_made(make, life + 2), 10)
     assert pauses == [0.0, 0.5, 1.0, 2.0]
-    await calls.close(1.0)
+    await supervisor.close(1.0)
 
 
 async def test_a_worker_that_cannot_be_made_at_all_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a machine out of memory or file handles, which leaves a server without an engine for good."""
-    monkeypatch.setattr("cookhouse.server.pool.member._FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("cookhouse.server.pool.worker_handle._FIRST_PAUSE_SECONDS", 0.0)
     make, faults = Workers(), [OSError("Cannot allocate memory"), BlockingIOError("Resource temporarily unavailable")]
 
     def make_or_fail(plan: WorkerPlan) -> ScriptedWorker:
@@ -266,13 +271,14 @@ async def test_a_worker_that_cannot_be_made_at_all_is_tried_again(monkeypatch: p
             raise faults.pop()
         return make(plan)
 
-    calls = Calls(make_or_fail, Meter())
-    await calls.open()
+    supervisor = Supervisor(make_or_fail, Meter())
+    pool = supervisor.pool
+    await supervisor.open()
     make.made[0].tell(Lost(worker="engine", reason="gone"))
     await asyncio.wait_for(_made(make, 2), 10)
     await settle()
-    assert calls.is_up
-    await calls.close(1.0)
+    assert pool.is_up
+    await supervisor.close(1.0)
 
 
 async def _made(make: Workers, count: int) -> None:
@@ -284,21 +290,22 @@ async def _made(make: Workers, count: int) -> None:
 async def test_what_was_forgotten_is_not_fetched_again() -> None:
     """Would catch weights that come back to life in every new worker."""
     make = Workers()
-    calls = Calls(make, Meter())
-    await calls.open()
-    calls.send(fetch("f", "kept"))
+    supervisor = Supervisor(make, Meter())
+    pool = supervisor.pool
+    await supervisor.open()
+    pool.send(fetch("f", "kept"))
     await settle()
     make.made[0].tell(Done(command_id="f"))
     await settle()
-    calls.forget(Forget(command_id="", account=ACCOUNT, snapshot_ids=("kept",)))
+    pool.forget(Forget(command_id="", account=ACCOUNT, snapshot_ids=("kept",)))
     await settle()
     make.made[0].tell(Lost(worker="engine", reason="gone"))
     await settle()
-    answer = calls.send(sample("1", "kept"))
+    answer = pool.send(sample("1", "kept"))
     await settle()
     assert [type(command) for command in make.made[1].commands] == [Sample]
     answer.cancel()
-    await calls.close(1.0)
+    await supervisor.close(1.0)
 
 
 async def test_a_worker_that_never_comes_up_says_why() -> None:
@@ -309,25 +316,26 @@ async def test_a_worker_that_never_comes_up_says_why() -> None:
         return ScriptedWorker(Lost(worker="engine", reason="it has no base model", failure=failure))
 
     with pytest.raises(InputError, match="unknown base model 'nonsense'"):
-        await Calls(make, Meter()).open()
+        await Supervisor(make, Meter()).open()
 
 
 async def test_commands_of_before_the_next_is_up_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a new client's model that fails since the engine is just being started again."""
-    monkeypatch.setattr("cookhouse.server.pool.member._FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("cookhouse.server.pool.worker_handle._FIRST_PAUSE_SECONDS", 0.0)
     make = Workers(Lost(worker="engine", reason="still no memory"))
     is_lost = asyncio.Event()
-    calls = Calls(make, Meter(), on_lost=lambda _: is_lost.set())
-    await calls.open()
+    supervisor = Supervisor(make, Meter(), on_lost=lambda _: is_lost.set())
+    pool = supervisor.pool
+    await supervisor.open()
     make.made[0].tell(Lost(worker="engine", reason="gone"))
     await is_lost.wait()
     create = Create(command_id="c", account=ACCOUNT, model_id="new", base_model="b", lora=LoraSpec())
-    creating = calls.send(create)
+    creating = pool.send(create)
     await settle()
     assert make.made[2].commands == [create]
     make.made[2].tell(Done(command_id="c"))
     assert await creating is None
-    await calls.close(1.0)
+    await supervisor.close(1.0)
 
 
 async def test_a_worker_that_is_drained_before_it_is_up_goes(caplog: pytest.LogCaptureFixture) -> None:
@@ -338,12 +346,13 @@ async def test_a_worker_that_is_drained_before_it_is_up_goes(caplog: pytest.LogC
         made.append(ScriptedWorker(UP if not made else Logged(name="tests", level=10, message="loading")))
         return made[-1]
 
-    calls = Calls(make, Meter())
-    await calls.open()
-    name = calls.add().name
+    supervisor = Supervisor(make, Meter())
+    pool = supervisor.pool
+    await supervisor.open()
+    name = supervisor.add().name
     await settle()
-    await calls.empty(calls.leave(name), 0.0)
+    await supervisor.drain(supervisor.begin_drain(name), 0.0)
     await settle()
-    assert [member.name for member in calls.members] == ["engine"]
+    assert [worker.name for worker in pool.workers] == ["engine"]
     assert caplog.text == ""
-    await calls.close(1.0)
+    await supervisor.close(1.0)

@@ -1,14 +1,14 @@
 """Files of weights on their way between workers: written by one that has them in memory, read by others."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Collection
 from pathlib import Path
 
 from cookhouse.engine.contract import Fetch, Url
 from cookhouse.server.pool.leftovers import delete_written
 
 
-class Moves:
+class TransferFiles:
     """Of files that are there and may be read; the oldest go where they take too much."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -17,12 +17,9 @@ class Moves:
         self._files: dict[str, tuple[Fetch, int]] = {}
         """By snapshot, the oldest first; with their bytes."""
 
-    def __len__(self) -> int:
-        return len(self._files)
-
     def url(self, snapshot_id: str) -> Url:
-        """Where a file is written, each time another: a worker that leaves may still write the one before. The identity
-        is the server's own.
+        """Where a file is written, each time another: a worker that is drained may still write the one before. The
+        identity is the server's own.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return (self._folder / f"{snapshot_id}.{uuid.uuid4().hex}").absolute().as_uri()
@@ -42,18 +39,20 @@ class Moves:
             delete_written([found[0].url])
 
     @property
-    def is_full(self) -> bool:
-        """Whether the files take more than they may."""
-        return sum(num_bytes for _, num_bytes in self._files.values()) > self._max_bytes
+    def names(self) -> Collection[str]:
+        """Of the weights that have files."""
+        return self._files.keys()
 
-    def make_room(self, is_used: Callable[[str], bool]) -> list[str]:
-        """Delete the oldest files that nobody uses, beyond the most that they may take; the newest stays."""
+    def make_room(self, used: Collection[str]) -> list[str]:
+        """Delete the oldest files, but for those of weights in use, beyond the most that they may take; the newest
+        stays.
+        """
         dropped = []
         total = sum(num_bytes for _, num_bytes in self._files.values())
         for snapshot_id, (_, num_bytes) in list(self._files.items())[:-1]:
             if total <= self._max_bytes:
                 break
-            if not is_used(snapshot_id):
+            if snapshot_id not in used:
                 total -= num_bytes
                 self.drop(snapshot_id)
                 dropped.append(snapshot_id)
