@@ -1,4 +1,4 @@
-"""Choice of the kernels that compute on a tensor: C++ on a CPU, Triton on a GPU. Where there are none, torch computes."""
+"""Choice of the kernels that compute on a tensor: C++ on a CPU, Triton on a GPU. Without, torch computes."""
 
 import functools
 import importlib.util

@@ -1,4 +1,4 @@
-"""Folders that URLs name on the machine of a worker: one that server and worker both see, or one of the worker's own."""
+"""Folders that URLs name on a worker's machine: one that server and worker both see, or one of the worker's own."""
 
 import re
 import shutil
