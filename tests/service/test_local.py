@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 # Waits until it is told what to serve, as a server does.
 TOLD = """
 import os, sys
-from cookhouse.server.startup import wait_for_arguments
+from cookhouse.server.startup.libraries import wait_for_arguments
 argv = wait_for_arguments(os.environ)
 if argv is None: sys.exit(0)
 """
