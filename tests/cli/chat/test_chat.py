@@ -13,8 +13,7 @@ from typing import Any, cast
 import pytest
 
 from cookhouse.chat import Message
-from cookhouse.cli.chat.commands import HELP, ChatSession
-from cookhouse.cli.chat.conversation import Conversation
+from cookhouse.cli.chat.commands import HELP, ChatSession, Conversation
 from cookhouse.cli.chat.screen import Screen, Writer
 from cookhouse.data import read_conversations
 from cookhouse.errors import InputError, ServiceError

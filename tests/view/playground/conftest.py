@@ -22,10 +22,10 @@ from cookhouse.service.sampling.target import Target
 from cookhouse.training import FakeService
 from cookhouse.training.clients.fake import FakeState
 from cookhouse.view.access import Access
-from cookhouse.view.app import create_app
 from cookhouse.view.place import Place
 from cookhouse.view.playground.engine import Say
 from cookhouse.view.playground.playground import Playground
+from cookhouse.view.serving import create_app
 
 RENDERER = "qwen3_instruct"
 END = "<|im_end|>"

@@ -20,12 +20,11 @@ from cookhouse.service.sampling.chat_model import ChatModel
 from cookhouse.service.sampling.target import Target
 from cookhouse.view.playground.engine import SharedEngine
 from cookhouse.view.playground.question import Question
-from cookhouse.view.playground.tokens import ShownTokens
 
 if TYPE_CHECKING:
     from tinker import ModelInput
 
-    from cookhouse.chat import Message
+    from cookhouse.chat import Encoder, Message
 
 Event: TypeAlias = Mapping[str, Any]
 Emit: TypeAlias = Callable[[Event], None]
@@ -180,3 +179,42 @@ def _words(error: Exception) -> str:
         return str(error)
     _log.error("an answer of the playground failed", exc_info=error)
     return f"it failed ({type(error).__name__}); where this page is served, the terminal shows why"
+
+
+class ShownTokens:
+    """Gives tokens their texts as they come. A character of several tokens stands at the last of them."""
+
+    def __init__(self, encoder: "Encoder") -> None:
+        from cookhouse.chat import GrowingText
+
+        self._encoder = encoder
+        self._special = {*encoder.added.values()}
+        self._growing = GrowingText(encoder)
+        self._num_given = 0
+        self.text = ""
+        """Of all that are not special."""
+
+    def feed(self, tokens: Sequence[int], logprobs: Sequence[float] | None = None) -> list[dict[str, Any]]:
+        """The next tokens as plain values."""
+        given = logprobs if logprobs is not None else [None] * len(tokens)
+        return [self._shown(int(token), logprob) for token, logprob in zip(tokens, given, strict=True)]
+
+    def _shown(self, token: int, logprob: float | None) -> dict[str, Any]:
+        from cookhouse.chat import UNFINISHED, GrowingText
+
+        is_special = token in self._special
+        if is_special:
+            text = self._encoder.decode([token])
+            self._growing, self._num_given = GrowingText(self._encoder), 0
+        else:
+            self._growing.add(token)
+            whole = self._growing.text
+            text = "" if whole.endswith(UNFINISHED) else whole[self._num_given :]
+            self._num_given += len(text)
+            self.text += text
+        return {
+            "id": token,
+            "text": text,
+            "is_special": is_special,
+            "logprob": None if logprob is None else round(float(logprob), 4),
+        }
