@@ -7,7 +7,7 @@ import pytest
 
 from cookhouse.errors import InputError
 from cookhouse.registry import Artifact, NewModel, NoopRegistry
-from cookhouse.weights.names import BaseModel, find_weights
+from cookhouse.weights.names import BaseModel, RegisteredWeights, find_weights, is_no_path_here
 
 
 def run_folder(folder: Path, *saved: tuple[str | None, str | None]) -> Path:
@@ -53,6 +53,15 @@ def test_a_registered_model_means_its_weights(tmp_path: Path) -> None:
         find_weights("both@1").path("training")
     folder = str(run_folder(tmp_path / "both@1", ("tinker://own", None)))
     assert find_weights(folder, registry).path("training") == "tinker://own"
+
+
+def test_a_folder_is_itself_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a folder that is one thing where weights are loaded, and another where they are exported."""
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(find_weights("mine@1"), RegisteredWeights)
+    (tmp_path / "mine@1").mkdir()
+    assert isinstance(find_weights("mine@1"), BaseModel)
+    assert is_no_path_here("mine@1")
 
 
 def test_what_names_no_weights_is_refused_with_the_ways(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import chz
 from cookhouse.adapters import Adapters, ServiceAddress
 from cookhouse.blobs import open_blobs
 from cookhouse.recipes.recipe import Recipe, find_recipe
-from cookhouse.registry import ModelRegistry, names_registered_model, open_registry
+from cookhouse.registry import ModelRegistry, open_registry
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import service_folder, stored_files
 from cookhouse.settings import RunSettings
@@ -96,7 +96,7 @@ def _with_blobs(adapters: Adapters, config: RunSettings) -> Adapters:
 def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
     """With the registry that the settings name, if the run registers a model, or names one."""
     wants_one = getattr(config, "registered_model_name", None) is not None or any(
-        map(_is_registered, named_weights(config))
+        named.is_registered for named in named_weights(config)
     )
     if adapters.registry is not None or not wants_one:
         return adapters
@@ -105,7 +105,7 @@ def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
 
 def pinned(config: C, adapters: Adapters) -> C:
     """With registered models by their versions: what is in production may be another when the run is resumed."""
-    registered = [named for named in named_weights(config) if _is_registered(named)]
+    registered = [named for named in named_weights(config) if named.is_registered]
     if not registered:
         return config
     registry = adapters.registry or open_registry(config.registry, os.environ)
@@ -116,11 +116,6 @@ def pinned(config: C, adapters: Adapters) -> C:
     }
     made: C = chz.replace(config, **changes)
     return made
-
-
-def _is_registered(named: NamedWeights) -> bool:
-    """Whether it is the name of a registered model, and of no file."""
-    return names_registered_model(named.name) and not Path(named.name).exists()
 
 
 def _typed_name(recipe: Recipe[Any] | str) -> str:

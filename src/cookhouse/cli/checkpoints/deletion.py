@@ -29,6 +29,7 @@ from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.connection import check_reachable, configured_service
 from cookhouse.service.local import default_state_dir, service_folder
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+from cookhouse.weights.names import is_checkpoint_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def delete(
 
 
 def _meant(name: str, keep: int, run: str | None, state_dir: Path | None) -> list[_Going]:
-    if name.startswith(TINKER):
+    if is_checkpoint_path(name):
         return [_of_path(name, run, state_dir)]
     folder = run_folder(name)
     if not is_run_folder(folder):

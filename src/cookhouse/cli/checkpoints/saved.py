@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.extras import has_engine, require_engine
-from cookhouse.registry import check_artifact, names_registered_model, open_registry
+from cookhouse.files import is_folder
+from cookhouse.registry import check_artifact
+from cookhouse.runs.listing.weights import weights_asked_for
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, keeps_checkpoints, service_folder
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+from cookhouse.weights.names import (
+    BaseModel,
+    CheckpointPath,
+    RegisteredWeights,
+    Weights,
+    find_weights,
+    is_checkpoint_path,
+)
 
 if TYPE_CHECKING:
     from cookhouse.server.storage.store.rows import CheckpointRow
@@ -65,11 +75,14 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
     Raises:
         InputError: there is no such checkpoint on this machine.
     """
-    if names_registered_model(which) and not Path(which).exists():
-        return _registered(which)
-    if not which.startswith(TINKER):
-        return _in_folder(_folder_named(which))
-    where = (state_dir or saved_by(which)) if run is None else run_folder(run)
+    meant = find_weights(which)
+    if isinstance(meant, BaseModel) and not meant.is_folder:
+        meant = weights_asked_for(which, has_service=False)
+    if isinstance(meant, RegisteredWeights):
+        return _registered(meant.in_registry(None))
+    if not isinstance(meant, CheckpointPath):
+        return _in_folder(_folder_of(meant))
+    where = (state_dir or meant.saved_by((RUNS_FOLDER,))) if run is None else run_folder(run)
     if where is None:
         where = default_state_dir(os.environ)
         if not where.exists():
@@ -83,29 +96,19 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
     return known[which]
 
 
-def _folder_named(name: str) -> Path:
-    """The folder that a name of weights means.
-
-    Raises:
-        UnknownNameError: it names none.
-        InputError: they are not what was trained here.
-    """
-    from cookhouse.runs.listing.find import is_folder
-    from cookhouse.runs.listing.weights import weights_asked_for
-
-    found = name if is_folder(name) else weights_asked_for(name, has_service=False)
-    if not is_folder(found):
+def _folder_of(weights: Weights) -> Path:
+    """Raises `InputError`: they are not what was trained here."""
+    folder = Path(weights.name)
+    if not is_folder(folder):
         raise InputError(
-            f"{name} is a base model, or an adapter of the package: nothing of it is a checkpoint; name a run, a "
-            f"checkpoint's {TINKER} path, or a registered model as NAME@VERSION"
+            f"{weights.name} is a base model, or an adapter of the package: nothing of it is a checkpoint; name a run, "
+            f"a checkpoint's {TINKER} path, or a registered model as NAME@VERSION"
         )
-    return Path(found)
+    return folder
 
 
 def saved_by(path: str) -> Path | None:
     """The folder of the run here that recorded a `tinker://` path; None: nobody did."""
-    from cookhouse.weights.names import find_weights
-
     return find_weights(path).saved_by((RUNS_FOLDER,))
 
 
@@ -145,12 +148,12 @@ def is_unread(saved: Saved) -> bool:
     return keeps_checkpoints(service_folder(saved.run))
 
 
-def _registered(name: str) -> Saved:
+def _registered(weights: RegisteredWeights) -> Saved:
     """The weights of a registered model to train on from, which are never rounded."""
-    version = open_registry(None, os.environ).get(name)
+    version = weights.version
     check_artifact(version, version.artifact)
     path, files, run = version.artifact.path, version.artifact.files, version.run_folder
-    if not path.startswith(TINKER):
+    if not is_checkpoint_path(path):
         return _in_folder(Path(path))
     if run is not None and is_run_folder(Path(run)):
         return find_saved(path, run, None)

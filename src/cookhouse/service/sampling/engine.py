@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cookhouse.adapters import ServiceAddress
-from cookhouse.assets import TINY_MODEL, adapter_folders
+from cookhouse.assets import ADAPTER_FOLDERS, TINY_MODEL
 from cookhouse.models.tokenizers import load_transformers
 from cookhouse.naming import listed
 from cookhouse.runs.names import RUNS_FOLDER
@@ -136,7 +136,7 @@ class Engine:
 
 def _has(running: _Running, target: Target) -> bool:
     if target.adapter is not None:
-        is_readable = target.adapter in (*adapter_folders(), *running.peft_folders)
+        is_readable = target.adapter in (*ADAPTER_FOLDERS.values(), *running.peft_folders)
     else:
         kept_in = None if target.state_dir is None else target.state_dir.resolve()
         is_readable = target.sampler_path is None or kept_in in running.state_dirs
