@@ -19,7 +19,7 @@ from cookhouse.models.hub import NoopHub, hub_in_use
 from cookhouse.service.embedded import EmbeddedService
 from cookhouse.service.local import local_server
 from cookhouse.service.process import started_server
-from cookhouse.service.restarts import Deaths, Restarts
+from cookhouse.service.running import Deaths, Restarts
 
 pytestmark = pytest.mark.anyio
 

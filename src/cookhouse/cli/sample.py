@@ -79,10 +79,10 @@ def _with_command(error: UnknownNameError, prompt: str | None, model: str | None
 
 
 async def _sample(target: Target, draw: Draw, system: str | None, question: str) -> None:
-    from cookhouse.service.sampling.engine import Engine
+    from cookhouse.service.sampling.sampling_service import SamplingService
 
-    async with Engine(say=lambda text: typer.echo(text, err=True)) as engine:
-        chat_model = await engine.chat_model(target, draw)
+    async with SamplingService(say=lambda text: typer.echo(text, err=True)) as service:
+        chat_model = await service.chat_model(target, draw)
         from cookhouse.training import service_errors
 
         asked: list[Message] = [] if system is None else [{"role": "system", "content": system}]

@@ -18,7 +18,7 @@ from cookhouse.cli.chat.screen import Screen, Writer
 from cookhouse.data import read_conversations
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.service.sampling.chat_model import Answer, ChatModel, Draw
-from cookhouse.service.sampling.engine import Engine
+from cookhouse.service.sampling.sampling_service import SamplingService
 from cookhouse.service.sampling.target import Target
 
 DRAW = Draw(max_tokens=20, temperature=1.0, top_p=1.0, seed=None)
@@ -87,7 +87,7 @@ def talk(*lines: str | type[BaseException], has_user: bool = True) -> tuple[Scri
     script, conversation = Script(*lines, has_user=has_user), Conversation()
     talking = ChatSession(
         screen=script,
-        engine=cast("Engine", Engines()),
+        service=cast("SamplingService", Engines()),
         draw=DRAW,
         registry=None,
         conversation=conversation,

@@ -23,8 +23,8 @@ from cookhouse.training import FakeService
 from cookhouse.training.clients.fake import FakeState
 from cookhouse.view.access import Access
 from cookhouse.view.place import Place
-from cookhouse.view.playground.engine import Say
 from cookhouse.view.playground.playground import Playground
+from cookhouse.view.playground.shared_service import Say
 from cookhouse.view.serving import create_app
 
 RENDERER = "qwen3_instruct"
@@ -42,7 +42,7 @@ def make_trained(folder: Path, number: int = 0, **settings: Any) -> Path:
 
 @dataclass(kw_only=True)
 class FakeEngine:
-    """Opens weights that say a text of their own each. Fits `Opener`; `open` fits `OpenEngine`."""
+    """Opens weights that say a text of their own each. Fits `Opener`; `open` fits `OpenService`."""
 
     says: dict[str, str] = field(default_factory=dict)
     """By name; of others it is their name."""
@@ -118,7 +118,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def playground(runs: Path, engine: FakeEngine) -> Playground:
-    return Playground(Place(runs), open_engine=engine.open)
+    return Playground(Place(runs), open_service=engine.open)
 
 
 @pytest.fixture

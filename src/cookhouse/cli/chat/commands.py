@@ -31,7 +31,7 @@ from cookhouse.service.sampling.target import Target, find_target
 if TYPE_CHECKING:
     from cookhouse.chat import Delta, Message
     from cookhouse.cli.chat.screen import Screen
-    from cookhouse.service.sampling.engine import Engine
+    from cookhouse.service.sampling.sampling_service import SamplingService
 
 
 @dataclass(kw_only=True)
@@ -137,17 +137,17 @@ def chat(
 async def converse(target: Target, draw: Draw, system: str | None, registry: str | None) -> None:
     """Take turns with whoever types until they leave."""
     from cookhouse.cli.chat.screen import Screen
-    from cookhouse.service.sampling.engine import Engine
+    from cookhouse.service.sampling.sampling_service import SamplingService
 
     screen = Screen()
-    async with Engine(say=screen.say) as engine:
+    async with SamplingService(say=screen.say) as service:
         session = ChatSession(
             screen=screen,
-            engine=engine,
+            service=service,
             draw=draw,
             registry=registry,
             conversation=Conversation(system=system),
-            chat_model=await engine.chat_model(target, draw),
+            chat_model=await service.chat_model(target, draw),
         )
         if screen.has_user:
             screen.say(f"{session.chat_model.name}; /help says what can be typed, Ctrl-D leaves")
@@ -159,7 +159,7 @@ class ChatSession:
     """A conversation with whoever types."""
 
     screen: "Screen"
-    engine: "Engine"
+    service: "SamplingService"
     draw: Draw
     registry: str | None
     conversation: Conversation
@@ -230,7 +230,7 @@ class ChatSession:
         if not name:
             self.screen.say(f"this is {self.chat_model.name}")
             return
-        self.chat_model = await self.engine.chat_model(find_target(name, registry=self.registry), self.draw)
+        self.chat_model = await self.service.chat_model(find_target(name, registry=self.registry), self.draw)
         self.screen.say(f"this is {self.chat_model.name} now")
 
     async def _answer(self) -> None:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from cookhouse.errors import CookhouseError, ServiceError
 from cookhouse.service.sampling.chat_model import ChatModel
 from cookhouse.service.sampling.target import Target
-from cookhouse.view.playground.engine import SharedEngine
 from cookhouse.view.playground.question import Question
+from cookhouse.view.playground.shared_service import SharedService
 
 if TYPE_CHECKING:
     from tinker import ModelInput
@@ -43,18 +43,20 @@ class Answered:
     message: "Message"
 
 
-async def ask(question: Question, targets: Sequence[Target], engine: SharedEngine, emit: Emit) -> list[Answered] | None:
+async def ask(
+    question: Question, targets: Sequence[Target], service: SharedService, emit: Emit
+) -> list[Answered] | None:
     """Ask all weights at the same time. None: one did not come to the end of its answer, and its `error` says why."""
     difference = Difference(emit, are_ids=len({target.model_name for target in targets}) == 1)
     try:
-        async with engine.models(targets, question.draw, lambda text: emit({"type": "note", "text": text})) as models:
+        async with service.models(targets, question.draw, lambda text: emit({"type": "note", "text": text})) as models:
             sides = [
                 _Side(number=number, question=question, model=model, target=target, emit=emit, difference=difference)
                 for number, (model, target) in enumerate(zip(models, targets, strict=True))
             ]
             answers = await asyncio.gather(*(side.answer() for side in sides))
             if any(side.has_failed for side in sides):
-                engine.doubt()
+                service.doubt()
     except Exception as error:
         emit({"type": "error", "side": None, "text": _words(error)})
         return None

@@ -38,7 +38,7 @@ class _Running:
     """Whose adapters it can load, besides the embedded ones."""
 
 
-class Engine:
+class SamplingService:
     """Opens what is to be sampled, one target after another or several at once. Its local engine, if it needs one,
     is started for the first, and again only for another base model, a PEFT folder, or a run that was not there at the
     start: what was opened before then answers no more.
@@ -53,7 +53,7 @@ class Engine:
         self._service: ServiceClient | None = None
         self._early: ServerProcess | None = None
 
-    async def __aenter__(self) -> "Engine":
+    async def __aenter__(self) -> "SamplingService":
         """Start the process of the local engine, if no service is configured: it loads while we do."""
         address = configured_service(os.environ)
         check_service(address)
