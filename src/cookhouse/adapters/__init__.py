@@ -1,4 +1,4 @@
-"""What a run needs from the world around it: ports, and the bundle of adapters that fill them."""
+"""Ports that a run needs, and the bundle of adapters that fill them."""
 
 from cookhouse.adapters.bundle import Adapters, Ask, OpenCompleter
 from cookhouse.adapters.named import (

@@ -1,4 +1,4 @@
-"""Which training service a run asks, where that is not left to the settings and the environment."""
+"""Training service of a run, where that is not left to the settings and the environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a blob store is; and one that keeps a checksum beside each blob, over whatever holds files under keys."""
+"""Port of a blob store; and one that keeps a checksum beside each blob, over whatever holds files under keys."""
 
 import hashlib
 from abc import ABC, abstractmethod

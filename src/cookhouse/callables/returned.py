@@ -1,4 +1,4 @@
-"""What functions of a user's own return: numbers of any library are taken, and what is none is told with the function's
+"""Values that a user's functions return: numbers of any library are taken, and what is none is told with the function's
 name, file and line.
 """
 

@@ -1,4 +1,4 @@
-"""What families share in writing and reading tool calls."""
+"""Base of families in writing and reading tool calls."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Which messages of a conversation are trained on."""
+"""Messages of a conversation that are trained on."""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What `--help` shows, and in which order: options in groups, and of commands the whole first sentence."""
+"""Layout of `--help`: options in groups, and of commands the whole first sentence."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a source held, in little space: enough to tell later whether, and from where on, it has changed."""
+"""Fingerprint of a source: enough to tell later whether, and from where on, it has changed."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""How an environment's text reaches the model, in a form that can be pickled and sent to another process."""
+"""Prompting of the model with an environment's text, in a form that can be pickled and sent to another process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

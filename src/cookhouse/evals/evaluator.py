@@ -1,4 +1,4 @@
-"""What an evaluator is: a measurement of the weights that a client holds."""
+"""Evaluator: a measurement of the weights that a client holds."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping

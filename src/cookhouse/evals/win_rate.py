@@ -1,4 +1,4 @@
-"""How often answers win against others to the same prompts, as a preference model compares them in both orders."""
+"""Win rate of answers against others to the same prompts, as a preference model compares them in both orders."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Whether what a program printed or returned is what a test expects.
+"""Comparison of what a program printed or returned with what a test expects.
 
 Both functions read text that an untrusted process wrote, so neither builds sets or dictionaries from it (a few thousand
 numbers with the same hash would take minutes), and both take time in proportion to its length.

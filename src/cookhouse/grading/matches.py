@@ -1,4 +1,4 @@
-"""Whether an answer says what was expected, by plain rules. None of them raises for what a model wrote."""
+"""Matches of an answer with what was expected, by plain rules. None of them raises for what a model wrote."""
 
 import functools
 import re

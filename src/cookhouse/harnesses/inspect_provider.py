@@ -1,4 +1,4 @@
-"""What Inspect AI loads of cookhouse: the provider of `--model cookhouse/WEIGHTS`."""
+"""Provider of `--model cookhouse/WEIGHTS`, which Inspect AI loads."""
 
 from inspect_ai.model import ModelAPI, modelapi
 

@@ -1,4 +1,4 @@
-"""What a number may be, said once where settings and a service both check it."""
+"""Bounds of numbers, said once where settings and a service both check them."""
 
 import math
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""What is known of models: the catalog, the hub, tokenizers, hyperparameters."""
+"""Models: the catalog, the hub, tokenizers, hyperparameters."""

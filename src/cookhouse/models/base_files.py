@@ -1,4 +1,4 @@
-"""What the files of a model's weights hold, in little space: enough to tell later whether they have changed."""
+"""Fingerprint of a model's weight files: enough to tell later whether they have changed."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Which model a run trains at a service, as that offers it today; and what it takes for that."""
+"""Model that a run trains at a service, as that offers it today; and what it takes for that."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What a registry knows of a model: plain data, the same whichever adapter keeps it."""
+"""Registered models as plain data, the same whichever adapter keeps them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields

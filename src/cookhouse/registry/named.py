@@ -1,4 +1,4 @@
-"""Which registry: a file of the embedded one, or another by name."""
+"""Registries by name: a file of the embedded one, or another."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every registry does."""
+"""Port of a registry of models."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""How a registered model is named: `name`, `name@version`, `name@stage`."""
+"""Names of registered models: `name`, `name@version`, `name@stage`."""
 
 import re
 from dataclasses import dataclass

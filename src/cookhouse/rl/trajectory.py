@@ -1,4 +1,4 @@
-"""What happened in rollouts: transitions, trajectories, and the groups that share a problem."""
+"""Trajectories of rollouts: transitions, and the groups that share a problem."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

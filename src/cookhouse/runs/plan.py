@@ -1,4 +1,4 @@
-"""What a run would do."""
+"""Plan of a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a run hands back, and result.json, where that is read without running it again."""
+"""Result of a run, and result.json, from which it is read without running again."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What makes settings refused when a config is made: checks of one field, and those of a whole spec."""
+"""Checks of settings when a config is made: of one field, and of a whole spec."""
 
 import math
 from collections.abc import Callable, Collection

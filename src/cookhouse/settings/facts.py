@@ -1,4 +1,4 @@
-"""What is known of a setting besides its value: said at its field, and asked for by the class of the config.
+"""Facts of a setting besides its value: said at its field, and asked for by the class of the config.
 
     critic_model: str | None = chz.field(default=None, doc="…", metadata=facts(weights=NamesWeights()))
 

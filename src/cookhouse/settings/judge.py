@@ -1,4 +1,4 @@
-"""What is measured: evaluators that settings name, benchmarks that are files, and who grades what no rule can."""
+"""Settings of measuring: evaluators, benchmarks that are files, and who grades what no rule can."""
 
 from collections.abc import Sequence
 from typing import Any

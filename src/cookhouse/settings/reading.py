@@ -1,4 +1,4 @@
-"""When a setting is read: said beside the setting, so that one which changes nothing is refused where somebody set it.
+"""Conditions under which a setting is read: one that changes nothing is refused where somebody set it.
 
     labels: str = chz.field(default="", doc="…")
     averaging: str = chz.field(default="macro", doc="…", validator=read_if(lambda c: c.labels, "with labels"))

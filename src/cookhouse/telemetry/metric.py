@@ -1,4 +1,4 @@
-"""What is known of a metric besides its values: which way it is better, where it stands, and how it reads."""
+"""Metrics: which way one is better, where it stands, and how it reads."""
 
 import math
 from collections.abc import Iterable

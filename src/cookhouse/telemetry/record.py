@@ -1,4 +1,4 @@
-"""What telemetry carries: events, metric rows and spans."""
+"""Records of telemetry: events, metric rows and spans."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

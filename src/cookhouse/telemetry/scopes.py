@@ -1,4 +1,4 @@
-"""What an environment, a grader or an evaluator of the user's own wants seen of one rollout or evaluation.
+"""Entries that an environment, a grader or an evaluator of the user's own logs of one rollout or evaluation.
 
     with scope("grading"):
         note(f"expected {expected}")

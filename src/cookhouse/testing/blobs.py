@@ -1,4 +1,4 @@
-"""What every blob store promises."""
+"""Suite that every blob store passes."""
 
 import hashlib
 from collections.abc import Callable

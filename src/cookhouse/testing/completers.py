@@ -1,4 +1,4 @@
-"""What completers of both kinds promise."""
+"""Suite that completers of both kinds pass."""
 
 import asyncio
 from collections.abc import Sequence

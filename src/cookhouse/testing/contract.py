@@ -1,4 +1,4 @@
-"""What every contract suite is: methods named `test_…`, each over adapters that the suite makes anew."""
+"""Base of the contract suites: methods named `test_…`, each over adapters that the suite makes anew."""
 
 import tempfile
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What every store of data sets has to do."""
+"""Suite that every store of data sets passes."""
 
 from collections.abc import Mapping
 

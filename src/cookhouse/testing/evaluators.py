@@ -1,4 +1,4 @@
-"""What every evaluator promises."""
+"""Suite that every evaluator passes."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""What every hub client promises."""
+"""Suite that every hub client passes."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

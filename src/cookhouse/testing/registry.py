@@ -1,4 +1,4 @@
-"""What every registry of models does."""
+"""Suite that every registry of models passes."""
 
 import math
 from abc import abstractmethod

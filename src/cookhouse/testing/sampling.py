@@ -1,4 +1,4 @@
-"""What every sampling client promises."""
+"""Suite that every sampling client passes."""
 
 import asyncio
 

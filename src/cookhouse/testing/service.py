@@ -1,4 +1,4 @@
-"""What the suites of both clients of a training service share: an open session, and something to train on."""
+"""Parts that the suites of both clients of a training service share: an open session, and something to train on."""
 
 import asyncio
 from abc import abstractmethod

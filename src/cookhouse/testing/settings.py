@@ -1,4 +1,4 @@
-"""Which settings of a recipe nothing reads: what it would accept, record, and do nothing with."""
+"""Settings of a recipe that nothing reads: it would accept them, record them, and do nothing with them."""
 
 import sys
 from collections.abc import Iterator, Mapping

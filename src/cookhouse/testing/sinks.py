@@ -1,4 +1,4 @@
-"""What every sink promises."""
+"""Suite that every sink passes."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""What every training client promises."""
+"""Suite that every training client passes."""
 
 import asyncio
 import math

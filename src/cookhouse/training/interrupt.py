@@ -1,4 +1,4 @@
-"""What stops a run before its end.
+"""Interrupts that stop a run before its end.
 
 Ctrl-C, SIGTERM     the first asks the loop to stop after what is in flight, one a second later stops at once
 SIGUSR1, limits     end the run at its next step, and never stop it at once: `Interrupt.end`

@@ -1,4 +1,4 @@
-"""What the page of a run says besides its curves, as plain values: the page is made of it, and JSON has the same."""
+"""Summary of a run besides its curves, as plain values: the page is made of it, and JSON has the same."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A server on the loopback of this machine, for as long as the process lives."""
+"""Server of the live page on the loopback of this machine, and its application: routes, access, errors."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""How a user names weights, the same wherever they are asked for.
+"""Names of weights, the same wherever a user is asked for some.
 
 tinker://...     the path itself, of whichever run
 runs/first       the folder of a run, meaning its best checkpoint where it keeps that (keep_best), else its last

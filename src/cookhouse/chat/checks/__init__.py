@@ -1,4 +1,4 @@
-"""Whether a renderer keeps its promises, tried on conversations that are awkward to write."""
+"""Checks that a renderer keeps its promises, tried on conversations that are awkward to write."""
 
 from cookhouse.chat.checks.agreement import difference_from_template
 from cookhouse.chat.checks.awkward import AWKWARD

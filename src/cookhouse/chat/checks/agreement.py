@@ -1,4 +1,4 @@
-"""Whether a renderer writes what the chat template of its model writes."""
+"""Agreement of a renderer with the chat template of its model."""
 
 import re
 from collections.abc import Mapping, Sequence

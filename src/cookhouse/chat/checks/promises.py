@@ -1,4 +1,4 @@
-"""What a renderer promises, and whether it holds for a conversation."""
+"""Promises of a renderer, and whether each holds for a conversation."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What formats without special tokens share: each turn is a name and a text, and a string ends an answer."""
+"""Base of formats without special tokens: each turn is a name and a text, and a string ends an answer."""
 
 from collections.abc import Sequence
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""How a chat template writes calls, learned from what it makes of one and of two, and how they are read."""
+"""Calls in a chat template, learned from what it makes of one and of two, and read the same way."""
 
 import re
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""How an answer ends in what a chat template writes."""
+"""End of an answer in what a chat template writes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whether a chat template leaves what it wrote of a turn as it is in the turns after it."""
+"""Extension property of a chat template: it leaves what it wrote of a turn as it is in the turns after it."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a chat template writes around the parts of an answer, learned from what it makes of a few conversations. All
+"""Frames that a chat template writes around the parts of an answer, learned from a few conversations. All
 texts here are guarded, as `ChatTemplate` has them.
 """
 

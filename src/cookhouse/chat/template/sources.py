@@ -1,4 +1,4 @@
-"""Which chat template of a tokenizer is used, and what it is told of the day."""
+"""Choice among the chat templates of a tokenizer, and the day that it is given."""
 
 import json
 import re

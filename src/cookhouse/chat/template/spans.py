@@ -1,4 +1,4 @@
-"""Where in what a chat template wrote each message stands: its header, and what its role says."""
+"""Spans of messages in what a chat template wrote: the header of each, and what its role says."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is registered by hand: of a run's folder what the run recorded, of other weights what they say themselves."""
+"""Registration by hand: of a run's directory what the run recorded, of other weights what they say themselves."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""How a run is named on the command line, the same wherever one is asked for."""
+"""Names of runs on the command line, the same wherever one is asked for."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `cookhouse runs show` and `compare` print."""
+"""Output of `cookhouse runs list`, `show` and `compare`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

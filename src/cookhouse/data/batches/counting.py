@@ -1,4 +1,4 @@
-"""How much of a data set the first steps of a run train on: whole passes over it, and the batches of a part of one."""
+"""Amount of a data set that the first steps of a run train on: whole passes, and the batches of a part of one."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,1 +1,1 @@
-"""What rows say: conversations, preferences, comparisons and prompts, in the shapes that people have them in."""
+"""Rows by what they say: conversations, preferences, comparisons and prompts, in shapes that people have them in."""

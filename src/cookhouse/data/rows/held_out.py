@@ -1,4 +1,4 @@
-"""Which prompts are held out where no test set is given: a prompt with all of its rows, so that none of these is lost
+"""Held-out prompts where no test set is given: a prompt with all of its rows, so that none of these is lost
 to training and none is trained on while it is asked about.
 """
 

@@ -1,4 +1,4 @@
-"""What columns of other names seem to be."""
+"""Guess of what columns of other names mean."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What one row says, read alike in rows of all kinds: its messages, and what stands before them."""
+"""Reader of one row, alike for rows of all kinds: its messages, and what stands before them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is trained on and may not be meant: counted, and told in a sentence each with the first row as an example."""
+"""Remarks on what is trained on and may not be meant: counted, each a sentence with the first row as an example."""
 
 from collections.abc import Sequence
 from itertools import chain

@@ -1,1 +1,1 @@
-"""Where rows come from: files, the hub, folders laid out as it, functions; all read in blocks."""
+"""Sources of rows: files, the hub, folders laid out as it, functions; all read in blocks."""

@@ -1,4 +1,4 @@
-"""Where rows come from: a file, a data set by name, or one of the hub or of a folder."""
+"""Source of rows by name: a file, a data set, or one of the hub or of a folder."""
 
 import io
 import json

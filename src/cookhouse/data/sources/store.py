@@ -1,4 +1,4 @@
-"""What data sets are read through: rows in blocks, and the port that opens data sets by id."""
+"""Store of data sets: rows in blocks, and the port that opens data sets by id."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Who compares answers: a preference model by name, opened once and shared by all that a run asks it."""
+"""Judge of answers: a preference model by name, opened once and shared by all that a run asks it."""
 
 import asyncio
 import hashlib

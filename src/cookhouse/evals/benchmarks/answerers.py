@@ -1,4 +1,4 @@
-"""Who answers a benchmark: weights that a client samples from, or a completer of messages."""
+"""Answerers of a benchmark: weights that a client samples from, or a completer of messages."""
 
 import asyncio
 import math

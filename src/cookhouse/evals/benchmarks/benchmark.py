@@ -1,4 +1,4 @@
-"""What a benchmark is: where its rows are, and what is asked and how it is graded in each of them."""
+"""Benchmarks: where the rows of one are, and what is asked and how it is graded in each of them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who says whether an answer is as good as the expected one, where no rule can."""
+"""Judge of whether an answer is as good as the expected one, where no rule can say."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a finished log of Inspect AI says: its figures, and each sample as an attempt like those at a benchmark."""
+"""Finished logs of Inspect AI: figures, and each sample as an attempt like those at a benchmark."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What answers an evaluation, as a model that Inspect AI finds by its name, also when it goes on with a log."""
+"""Model of an evaluation that Inspect AI finds by its name, also when it goes on with a log."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-r"""Whether two mathematical answers are the same: notation and structure here, algebra by what the caller passes.
+r"""Equality of two mathematical answers: notation and structure here, algebra by what the caller passes.
 
 Answers are taken apart into tuples, intervals, sets, lists, unions and matrices, and their items compared as numbers,
 as words or by algebra. Where a plain number is expected the answer must be a number form (see `numerals`), not an

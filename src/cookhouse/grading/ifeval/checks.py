@@ -1,4 +1,4 @@
-"""What an answer has or lacks: words, sentences, paragraphs, marks, capitals, a beginning and an end.
+"""Checks of what an answer has or lacks: words, sentences, paragraphs, marks, capitals, a beginning and an end.
 
 Each check takes time in proportion to the answer's length, which a model chose. Capitals of words and letters do not
 matter.

@@ -1,4 +1,4 @@
-"""How well a local sandbox isolates: found out by trying, best first, and said in words."""
+"""Isolation of a local sandbox: found out by trying, best first, and said in words."""
 
 import dataclasses
 import enum

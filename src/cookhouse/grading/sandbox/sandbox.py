@@ -1,4 +1,4 @@
-"""What a sandbox is: something that runs a Python program and reports how it ended."""
+"""Port of a sandbox, which runs a Python program and reports how it ended."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""How long a sequence a model takes, from its config.json."""
+"""Context length of a model, from its config.json."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How wide and deep models are, by name and by their config.json."""
+"""Width and depth of models, by name and by their config.json."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the files of a model say of it: config.json and the chat template."""
+"""Files of a model: config.json and the chat template."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a hub client is, and what the folder of a model holds."""
+"""Port of a hub client, and what the folder of a model holds."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What reinforcement learning acts in: environments, the groups they come in, and data sets of groups.
+"""Environments of reinforcement learning, the groups they come in, and data sets of groups.
 
 RLDatasetBuilder ──build──► RLDataset ──get_batch──► EnvGroupBuilder ──make_envs──► Env × group size
 (config)                                             (picklable)                    (single use)

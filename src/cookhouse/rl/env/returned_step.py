@@ -1,4 +1,4 @@
-"""What a `step` returned, checked: everything that a user's environment says of one step."""
+"""Return value of a user's `step`, checked."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What is learned from rollouts: advantages, penalties, and the datums that train on them."""
+"""Learning from rollouts: advantages, penalties, and the datums that train on them."""

@@ -1,4 +1,4 @@
-"""What needs all datums of a batch: advantages normalized over its tokens, and the denominators of the loss.
+"""Batch-wide parts of learning: advantages normalized over its tokens, and the denominators of the loss.
 
 The service sums a loss over all tokens that it is sent, so that what the sum is to be divided by is in the advantages.
 

@@ -1,4 +1,4 @@
-"""What a group does about members that fail, and the error of a group that could not do without them."""
+"""Failures of members of a group, and the error of a group that could not do without them."""
 
 from collections.abc import Sequence
 

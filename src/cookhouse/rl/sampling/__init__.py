@@ -1,1 +1,1 @@
-"""What rollouts sample from: samplers, fake ones, completers over them, and seeds."""
+"""Sampling of rollouts: samplers, fake ones, completers over them, and seeds."""

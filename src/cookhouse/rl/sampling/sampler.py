@@ -1,4 +1,4 @@
-"""What rollouts sample from: tokens in, tokens with their logprobs out."""
+"""Port of a sampler: tokens in, tokens with their logprobs out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

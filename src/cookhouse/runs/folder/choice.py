@@ -1,4 +1,4 @@
-"""Whether a run may have its folder: make it, take another's, or go on in it; found out before anything is done."""
+"""Choice of a run's directory: make it, take another's, or resume in it; settled before anything is done."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What run.json tells of a run, in words: for a terminal and for pages."""
+"""Facts of run.json in words: for a terminal and for pages."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a list shows of a run, read from the ends of its files: hundreds of runs take less than a second."""
+"""Overview of a run for a list, read from the ends of its files: hundreds of runs take less than a second."""
 
 import json
 import math

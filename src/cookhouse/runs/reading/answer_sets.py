@@ -1,4 +1,4 @@
-"""What a model answered item by item: in an evaluation that stands alone, or at a step of a training run."""
+"""Answers of a model item by item: in an evaluation that stands alone, or at a step of a training run."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What one can do with a run, as commands to copy: they name its folder in full, and work from anywhere."""
+"""Commands to copy for a run: they name its directory in full, and work from anywhere."""
 
 import shlex
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What was measured on held-out data last, from the end of a metrics file; and of an evaluation that is on, so far."""
+"""Latest measurements on held-out data, from the end of a metrics file; and of an evaluation that is on, so far."""
 
 import math
 from collections.abc import Mapping

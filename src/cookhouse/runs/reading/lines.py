@@ -1,4 +1,4 @@
-"""Where the lines of a growing file lie: found once, and again only for what was appended."""
+"""Offsets of lines in a growing file: found once, and again only for what was appended."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a run that is on does now, what it waits for, and how long it will take: from the ends of its files."""
+"""Progress of a run: what it does now, waits for, and how long it will take; from the ends of its files."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Which rollouts of a step somebody wants to see."""
+"""Filter over the rollouts of a step."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What rollouts say, in lower case, to be searched: read and decoded once for a file, then kept."""
+"""Texts of rollouts in lower case, to be searched: read and decoded once for a file, then kept."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

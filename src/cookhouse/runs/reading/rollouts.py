@@ -1,4 +1,4 @@
-"""What was sampled at a step, as an index to filter and a group at a time to read; plain data, no token parsed twice.
+"""Rollouts of a step, as an index to filter and a group at a time to read; plain data, no token parsed twice.
 
 A step is 0-based here, as in the names of the files.
 """

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: the spans at the end of its trace, by name."""
+"""Time of a run by stage: the spans at the end of its trace, by name."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a step noted of the tokens that it was trained on: advantages-STEP.jsonl and trained-STEP.jsonl.
+"""Values by token that a training step noted: advantages-STEP.jsonl and trained-STEP.jsonl.
 
 A line is of one group, and holds of each rollout, of each turn, a number for each sampled token; one number where they
 are all equal, and nothing where the turn was not trained on.

@@ -1,4 +1,4 @@
-"""What to sample from, as a user names it: a base model, weights, or a run."""
+"""Targets to sample from, as a user names them: a base model, weights, or a run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which sinks a run's settings ask for, and starting one."""
+"""Sinks by name, as a run's settings ask for them, and the thread that each is started in."""
 
 import queue
 import threading

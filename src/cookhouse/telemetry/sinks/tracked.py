@@ -1,4 +1,4 @@
-"""What W&B, Trackio and MLflow have in common: a run of theirs for a run directory, which a resumed run goes on in."""
+"""Base of W&B, Trackio and MLflow: a run of theirs for a run directory, which a resumed run goes on in."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""When something that happens every so many steps is due."""
+"""Cadence of something that happens every so many steps."""
 
 from dataclasses import dataclass
 

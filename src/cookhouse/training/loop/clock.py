@@ -1,4 +1,4 @@
-"""How long each step of a loop takes, evaluations left out."""
+"""Clock of a loop: how long each step takes, evaluations left out."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is asked of the service for a piece of work, and what its answer says: a loss, and metrics."""
+"""Objectives: what is asked of the service for a piece of work, and what its answer says: a loss, and metrics."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

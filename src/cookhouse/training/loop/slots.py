@@ -1,4 +1,4 @@
-"""What the training loop is filled with, and what it reports."""
+"""Slots that the training loop is filled with, and what it reports."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass

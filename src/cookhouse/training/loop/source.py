@@ -1,4 +1,4 @@
-"""Where work comes from: the protocol that the loop reads, and batches of a data set, prepared one ahead."""
+"""Source of work: the protocol that the loop reads, and batches of a data set, prepared one ahead."""
 
 import asyncio
 import time

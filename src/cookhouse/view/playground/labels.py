@@ -1,4 +1,4 @@
-"""What people say of two answers, appended to a JSONL file that `cookhouse run dpo dataset_path=...` takes."""
+"""Labels that people give to two answers, appended to a JSONL file that `cookhouse run dpo dataset_path=...` takes."""
 
 import secrets
 import shlex

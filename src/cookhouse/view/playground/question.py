@@ -1,4 +1,4 @@
-"""What is asked on the page, checked."""
+"""Questions asked on the page, checked."""
 
 import math
 from collections.abc import Mapping

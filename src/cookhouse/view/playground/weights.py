@@ -1,4 +1,4 @@
-"""What may be asked on the page: the runs of its place and their checkpoints, registered models, and base models."""
+"""Weights that may be asked on the page: runs of its place with their checkpoints, registered and base models."""
 
 import os
 from collections.abc import Sequence

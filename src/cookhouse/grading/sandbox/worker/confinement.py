@@ -1,4 +1,4 @@
-"""What a program gives up: descriptors, resources, its user, capabilities, system calls."""
+"""Confinement of a program: descriptors, resources, its user, capabilities, system calls."""
 
 import dataclasses
 import os
