@@ -8,12 +8,12 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.chat_model import ChatModel, SamplingOptions
 from cookhouse.service.sampling.sampling_service import SamplingService
 from cookhouse.service.sampling.target import find_target
 
 _T = TypeVar("_T")
-_NO_DRAW = Draw(max_tokens=1, temperature=0.0, top_p=1.0, seed=0)
+_NO_DRAW = SamplingOptions(max_tokens=1, temperature=0.0, top_p=1.0, seed=0)
 """Each request says its own."""
 
 

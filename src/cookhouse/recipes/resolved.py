@@ -22,7 +22,7 @@ from cookhouse.settings.defaults import is_left_open
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
 from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
 from cookhouse.settings.published import origins_of
-from cookhouse.weights.names import BaseModel, find_weights, is_same_renderer, other_format
+from cookhouse.weights.names import BaseModelWeights, find_weights, is_same_renderer, other_format
 
 if TYPE_CHECKING:
     from cookhouse.telemetry import Telemetry
@@ -192,7 +192,7 @@ def base_models_of(configs: Sequence[RunSettings], ports: Collection[str]) -> li
     found: list[str] = []
     for config in configs:
         served = [named.name for named in named_weights(config) if named.known.is_base_model_served(config, ports)]
-        found += [config.model_name, *(name for name in served if isinstance(find_weights(name), BaseModel))]
+        found += [config.model_name, *(name for name in served if isinstance(find_weights(name), BaseModelWeights))]
     return list(dict.fromkeys(found))
 
 

@@ -169,7 +169,7 @@ class RegisteredWeights(Weights):
         return registry.get(self.name)
 
 
-class BaseModel(Weights):
+class BaseModelWeights(Weights):
     """A base model, as it is before anything is trained; or a name that only a list of runs can tell."""
 
     @property
@@ -219,7 +219,7 @@ def find_weights(name: str, registry: ModelRegistry | None = None) -> Weights:
         return PeftWeights(name, folder)
     if names_registered_model(name) and not here.exists():
         return RegisteredWeights(name, registry)
-    return BaseModel(name)
+    return BaseModelWeights(name)
 
 
 def with_registry(weights: Weights, registry: str | None) -> Weights:

@@ -9,7 +9,7 @@ import pytest
 from tests.runs.reading.rollout_files import group, turn, write_groups
 
 from cookhouse.runs.reading import rollout_texts
-from cookhouse.runs.reading.rollout_filter import Wanted, find_rollouts
+from cookhouse.runs.reading.rollout_filter import RolloutFilter, find_rollouts
 from cookhouse.runs.reading.rollout_texts import read_texts
 from cookhouse.runs.reading.rollouts import index_rollouts, rollouts_file
 
@@ -38,7 +38,7 @@ def test_by_reward_and_by_text(tmp_path: Path) -> None:
     texts = read_texts(index, Decoder())
 
     def found(**wanted: Any) -> list[tuple[int, int]]:
-        return [(each.group.number, each.member) for each in find_rollouts(index, Wanted(**wanted), texts)]
+        return [(each.group.number, each.member) for each in find_rollouts(index, RolloutFilter(**wanted), texts)]
 
     assert found() == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert found(min_reward=0.0) == [(0, 0), (1, 0)]

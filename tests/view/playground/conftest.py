@@ -17,7 +17,7 @@ from tests.view.conftest import TOKEN
 from cookhouse.assets import TINY_MODEL
 from cookhouse.chat import get_renderer
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.chat_model import ChatModel, SamplingOptions
 from cookhouse.service.sampling.target import Target
 from cookhouse.training import FakeService
 from cookhouse.training.clients.fake import FakeState
@@ -70,7 +70,7 @@ class FakeEngine:
         del targets
         return self.has_all
 
-    async def chat_models(self, targets: Sequence[Target], draw: Draw) -> list[ChatModel]:
+    async def chat_models(self, targets: Sequence[Target], draw: SamplingOptions) -> list[ChatModel]:
         return [await ChatModel.open(self._service(target), target, draw, is_streamed=True) for target in targets]
 
     def _service(self, target: Target) -> FakeService:

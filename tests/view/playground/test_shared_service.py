@@ -11,14 +11,14 @@ from tests.waiting import wait_until
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.service.sampling.chat_model import Draw
+from cookhouse.service.sampling.chat_model import SamplingOptions
 from cookhouse.service.sampling.target import Target
 from cookhouse.view.place import Place
 from cookhouse.view.playground.playground import Playground
 from cookhouse.view.playground.question import Question
 from cookhouse.view.playground.shared_service import SharedService
 
-DRAW = Draw(max_tokens=8, temperature=0.0, top_p=1.0, seed=0)
+DRAW = SamplingOptions(max_tokens=8, temperature=0.0, top_p=1.0, seed=0)
 TARGET = Target(model_name=TINY_MODEL, sampler_path=None, renderer_name="qwen3_instruct", state_dir=None)
 QUESTION = Question(weights=("first",), prompt="Why?")
 

@@ -25,7 +25,7 @@ from cookhouse.cli.sampling_options import (
 from cookhouse.cli.verbosity import LogLevel, Verbose
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.files import append_row
-from cookhouse.service.sampling.chat_model import Answer, ChatModel, Draw
+from cookhouse.service.sampling.chat_model import ChatAnswer, ChatModel, SamplingOptions
 from cookhouse.service.sampling.target import Target, find_target
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Conversation:
+class ChatHistory:
     """What was said so far."""
 
     system: str | None = None
@@ -129,12 +129,12 @@ def chat(
     the last answer can be changed, and a conversation be saved to train on. Without a terminal, each line of standard
     input is a message or a command, and answers alone are written to standard output.
     """
-    draw = Draw(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    draw = SamplingOptions(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     target = find_target(weights, model, renderer, registry)
     asyncio.run(converse(target, draw, system, registry))
 
 
-async def converse(target: Target, draw: Draw, system: str | None, registry: str | None) -> None:
+async def converse(target: Target, draw: SamplingOptions, system: str | None, registry: str | None) -> None:
     """Take turns with whoever types until they leave."""
     from cookhouse.cli.chat.screen import Screen
     from cookhouse.service.sampling.sampling_service import SamplingService
@@ -146,7 +146,7 @@ async def converse(target: Target, draw: Draw, system: str | None, registry: str
             service=service,
             draw=draw,
             registry=registry,
-            conversation=Conversation(system=system),
+            conversation=ChatHistory(system=system),
             chat_model=await service.chat_model(target, draw),
         )
         if screen.has_user:
@@ -160,9 +160,9 @@ class ChatSession:
 
     screen: "Screen"
     service: "SamplingService"
-    draw: Draw
+    draw: SamplingOptions
     registry: str | None
-    conversation: Conversation
+    conversation: ChatHistory
     chat_model: ChatModel
 
     async def go_on(self) -> None:
@@ -275,7 +275,7 @@ def _partial(text: str) -> "Message | None":
 
 
 @contextlib.contextmanager
-def _stopped_by_interrupt(task: "asyncio.Future[Answer]") -> Iterator[None]:
+def _stopped_by_interrupt(task: "asyncio.Future[ChatAnswer]") -> Iterator[None]:
     """On a terminal, Ctrl-C cancels the task and nothing else."""
     if not sys.stdin.isatty():
         yield

@@ -13,7 +13,7 @@ import typer
 
 from cookhouse.cli.checkpoints.saved import (
     TINKER,
-    Saved,
+    SavedCheckpoint,
     find_saved,
     is_run_folder,
     is_unread,
@@ -120,7 +120,7 @@ def _of_path(path: str, run: str | None, state_dir: Path | None) -> _Going:
     return _Going(path=path, num_bytes=row.size_bytes, run=None, state_dir=kept_in)
 
 
-def _of_run(saved: Saved, folder: Path, every: Sequence[Saved]) -> _Going:
+def _of_run(saved: SavedCheckpoint, folder: Path, every: Sequence[SavedCheckpoint]) -> _Going:
     assert saved.path is not None
     is_named = saved.step == meant(every).step
     if saved.row is not None:

@@ -16,7 +16,7 @@ from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, keeps_checkpoints, service_folder
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
 from cookhouse.weights.names import (
-    BaseModel,
+    BaseModelWeights,
     CheckpointPath,
     RegisteredWeights,
     Weights,
@@ -35,7 +35,7 @@ _WHAT_PEFT_LOADS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint; what is not known of it is None."""
 
     path: str | None
@@ -52,7 +52,7 @@ class Saved:
     """The folder of the run that recorded it."""
 
 
-def list_saved(where: Path) -> list[Saved]:
+def list_saved(where: Path) -> list[SavedCheckpoint]:
     """The checkpoints of a run directory or of a server's state folder, oldest first.
 
     Raises:
@@ -65,7 +65,7 @@ def list_saved(where: Path) -> list[Saved]:
     return _of_state_dir(where)
 
 
-def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
+def find_saved(which: str, run: str | None, state_dir: Path | None) -> SavedCheckpoint:
     """The checkpoint that `which` names: a `tinker://` path, a checkpoint's own folder, a run, meaning its best
     where it kept that, else its last, or a registered model as `name@version` or `name@stage`.
 
@@ -76,7 +76,7 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
         InputError: there is no such checkpoint on this machine.
     """
     meant = find_weights(which)
-    if isinstance(meant, BaseModel) and not meant.is_folder:
+    if isinstance(meant, BaseModelWeights) and not meant.is_folder:
         meant = weights_asked_for(which, has_service=False)
     if isinstance(meant, RegisteredWeights):
         return _registered(meant.in_registry(None))
@@ -112,7 +112,7 @@ def saved_by(path: str) -> Path | None:
     return find_weights(path).saved_by((RUNS_FOLDER,))
 
 
-def folder_of(saved: Saved) -> Path:
+def folder_of(saved: SavedCheckpoint) -> Path:
     """The files of a checkpoint in the engine's own format.
 
     Raises:
@@ -141,14 +141,14 @@ def folder_of(saved: Saved) -> Path:
     return saved.folder
 
 
-def is_unread(saved: Saved) -> bool:
+def is_unread(saved: SavedCheckpoint) -> bool:
     """Whether the run's own service on this machine may keep it, which takes the engine to read."""
     if saved.row is not None or saved.run is None or has_engine():
         return False
     return keeps_checkpoints(service_folder(saved.run))
 
 
-def _registered(weights: RegisteredWeights) -> Saved:
+def _registered(weights: RegisteredWeights) -> SavedCheckpoint:
     """The weights of a registered model to train on from, which are never rounded."""
     version = weights.version
     check_artifact(version, version.artifact)
@@ -157,7 +157,7 @@ def _registered(weights: RegisteredWeights) -> Saved:
         return _in_folder(Path(path))
     if run is not None and is_run_folder(Path(run)):
         return find_saved(path, run, None)
-    return Saved(path=path, folder=None if files is None else Path(files))
+    return SavedCheckpoint(path=path, folder=None if files is None else Path(files))
 
 
 def is_run_folder(folder: Path) -> bool:
@@ -165,11 +165,11 @@ def is_run_folder(folder: Path) -> bool:
     return (folder / CHECKPOINTS_FILE).is_file()
 
 
-def _in_folder(folder: Path) -> Saved:
+def _in_folder(folder: Path) -> SavedCheckpoint:
     from cookhouse.engine.files.manifest import is_checkpoint
 
     if is_checkpoint(folder):
-        return Saved(path=None, folder=folder)
+        return SavedCheckpoint(path=None, folder=folder)
     if not is_run_folder(folder):
         raise InputError(
             f"{folder} is neither a checkpoint's folder nor a run's; name one of them, or a checkpoint's {TINKER} path"
@@ -180,12 +180,12 @@ def _in_folder(folder: Path) -> Saved:
     return meant(saved)
 
 
-def meant(saved: Sequence[Saved]) -> Saved:
+def meant(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint:
     """What is meant where the run is named that saved these: the best where it kept that, else the last."""
     return next((each for each in reversed(saved) if each.best is not None), saved[-1])
 
 
-def _of_run(folder: Path) -> list[Saved]:
+def _of_run(folder: Path) -> list[SavedCheckpoint]:
     """What a run recorded, the training state after the weights for sampling: its weights are never rounded. What the
     run's own service keeps of it is left out without the engine.
     """
@@ -197,7 +197,7 @@ def _of_run(folder: Path) -> list[Saved]:
     by_path = {saved.path: saved for saved in kept}
     return [
         replace(
-            by_path.get(path, Saved(path=path, folder=None)),
+            by_path.get(path, SavedCheckpoint(path=path, folder=None)),
             step=point.step,
             run=folder,
             best=checkpoint_text(point) if point.best else None,
@@ -208,8 +208,10 @@ def _of_run(folder: Path) -> list[Saved]:
     ]
 
 
-def _of_state_dir(state_dir: Path) -> list[Saved]:
+def _of_state_dir(state_dir: Path) -> list[SavedCheckpoint]:
     require_engine(f"reading what a server keeps in {state_dir}")
     from cookhouse.server.storage.checkpoints.state_folder import stored_checkpoints
 
-    return [Saved(path=kept.row.path, folder=kept.folder, row=kept.row) for kept in stored_checkpoints(state_dir)]
+    return [
+        SavedCheckpoint(path=kept.row.path, folder=kept.folder, row=kept.row) for kept in stored_checkpoints(state_dir)
+    ]

@@ -8,7 +8,7 @@ from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs.listing.find import find_run, find_runs
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
-from cookhouse.weights.names import BaseModel, Weights, find_weights
+from cookhouse.weights.names import BaseModelWeights, Weights, find_weights
 
 _WAY_OUT = (
     "weights are a run, a tinker:// path, a registered model as NAME@VERSION, a PEFT folder, or a base model as "
@@ -25,7 +25,7 @@ def weights_named(name: str, *, may_be_model: bool, place: Path = RUNS_FOLDER) -
         InputError: as `find_run`, of what can be nothing but a run.
     """
     meant = find_weights(name)
-    if not isinstance(meant, BaseModel) or not meant.may_name_run:
+    if not isinstance(meant, BaseModelWeights) or not meant.may_name_run:
         return name
     if may_be_model and not any(name in (run.name, run.number, f"#{run.number}") for run in find_runs(place)):
         return name
@@ -50,7 +50,7 @@ def weights_asked_for(
         InputError: several runs begin so, or it is a folder without weights in it.
     """
     meant = find_weights(name)
-    if not isinstance(meant, BaseModel):
+    if not isinstance(meant, BaseModelWeights):
         return meant
     if name and meant.is_folder:
         if not (Path(name) / CONFIG_FILE).is_file():

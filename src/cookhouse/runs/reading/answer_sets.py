@@ -24,7 +24,7 @@ _MAX_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class ItemText:
+class AskedText:
     """What is asked."""
 
     asked: Sequence[tuple[str, str]]
@@ -61,7 +61,7 @@ class AnswerSet(Protocol):
     def question(self, item: Any) -> Hashable:
         """What is equal where the same is asked; None where that is not known."""
 
-    def text(self, item: Any) -> ItemText | None:
+    def text(self, item: Any) -> AskedText | None:
         """What is asked; None where that is not known. Raises `InputError` where it cannot be read."""
 
     def answers(self, item: Any) -> Sequence[ItemAnswer]:
@@ -91,7 +91,7 @@ class AttemptAnswers:
         asked = self._index.questions.get(item)
         return None if asked is None else asked.digest
 
-    def text(self, item: Key) -> ItemText | None:
+    def text(self, item: Key) -> AskedText | None:
         asked = self._index.questions.get(item)
         if asked is None:
             return None
@@ -99,7 +99,7 @@ class AttemptAnswers:
             row = json.loads(read_line(self._folder / ATTEMPT_QUESTIONS_FILE, asked.span))
             told = [(str(role), str(text)) for role, text in row["asked"]]
             name = row.get("name")
-            return ItemText(asked=told, expected=str(row["expected"]), name=None if name is None else str(name))
+            return AskedText(asked=told, expected=str(row["expected"]), name=None if name is None else str(name))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{ATTEMPT_QUESTIONS_FILE} does not hold item {item[1]} ({error!r:.200})") from error
 
@@ -118,7 +118,7 @@ class AttemptAnswers:
         ]
 
 
-class HeldOutAnswers:
+class HeldOutAnswerSet:
     """Of an evaluation of a training run: items are what was asked, and of the same the first, the second and so on."""
 
     def __init__(self, path: Path) -> None:
@@ -150,9 +150,9 @@ class HeldOutAnswers:
     def question(self, item: Hashable) -> Hashable:
         return item
 
-    def text(self, item: Hashable) -> ItemText | None:
+    def text(self, item: Hashable) -> AskedText | None:
         answer = self._answers[item][1]
-        return ItemText(asked=[*answer.earlier, ("user", answer.prompt)], expected=answer.expected)
+        return AskedText(asked=[*answer.earlier, ("user", answer.prompt)], expected=answer.expected)
 
     def answers(self, item: Hashable) -> Sequence[ItemAnswer]:
         answer = self._answers[item][1]
@@ -164,7 +164,7 @@ def _attempt(key: Key, answers: Sequence[SampledAnswer], index: AttemptIndex) ->
     return Attempt(place=key[1], answers=answers, grades=index.grades[key])
 
 
-class AnswerReader:
+class AnswerSetReader:
     """Reads answers again and again; of the evaluations that were asked for last it keeps what they have so far."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class AnswerReader:
         if step not in paths:
             known = ", ".join(map(str, list(paths)[:_MAX_SHOWN])) or "none"
             raise InputError(f"{folder.name} has no answers after step {step}; it has some after: {known}")
-        return HeldOutAnswers(paths[step])
+        return HeldOutAnswerSet(paths[step])
 
 
 def is_evaluation(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from cookhouse.runs.reading.rollout_texts import RolloutTexts
 from cookhouse.runs.reading.rollouts import GroupFacts, RolloutIndex
 
 
-class Found(NamedTuple):
+class FoundAttempt(NamedTuple):
     """A rollout of an index."""
 
     group: GroupFacts
@@ -21,7 +21,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class RolloutFilter:
     """What to look for; the default is all."""
 
     min_reward: float = -math.inf
@@ -30,7 +30,7 @@ class Wanted:
     """Of which case does not matter."""
 
 
-def find_rollouts(index: RolloutIndex, wanted: Wanted, texts: RolloutTexts | None) -> list[Found]:
+def find_rollouts(index: RolloutIndex, wanted: RolloutFilter, texts: RolloutTexts | None) -> list[FoundAttempt]:
     """The rollouts of an index that fit, in its order; `texts` are needed where a text is wanted. A reward that is no
     number fits where no reward is asked for.
     """
@@ -38,7 +38,7 @@ def find_rollouts(index: RolloutIndex, wanted: Wanted, texts: RolloutTexts | Non
     of_group: Sequence[Sequence[str]] = texts.of_group if texts is not None and needle else ()
     any_reward = wanted.min_reward == -math.inf and wanted.max_reward == math.inf
     return [
-        Found(group, member)
+        FoundAttempt(group, member)
         for place, group in enumerate(index.groups)
         for member, reward in enumerate(group.rewards)
         if (any_reward or wanted.min_reward <= reward <= wanted.max_reward)

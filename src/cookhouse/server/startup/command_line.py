@@ -25,7 +25,9 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     """Reads the environment for the defaults that come from there."""
     parser = argparse.ArgumentParser(prog="python -m cookhouse.server", description=description, allow_abbrev=False)
     for option in _OPTIONS:
-        default = {} if option.variable is None else {"default": os.environ.get(option.variable) or None}
+        default: dict[str, Any] = (
+            {} if option.variable is None else {"default": os.environ.get(option.variable) or None}
+        )
         parser.add_argument(option.name, **default, **option.more, help=option.help)
     return parser
 

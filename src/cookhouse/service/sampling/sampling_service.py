@@ -18,7 +18,7 @@ from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service import connection
 from cookhouse.service.connection import check_reachable, check_service, configured_service
 from cookhouse.service.local import is_readable_state, local_server, service_folder
-from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.chat_model import ChatModel, SamplingOptions
 from cookhouse.service.sampling.target import Target
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ class SamplingService:
     async def __aexit__(self, *exception: object) -> None:
         await self._stack.aclose()
 
-    async def chat_model(self, target: Target, draw: Draw) -> ChatModel:
+    async def chat_model(self, target: Target, draw: SamplingOptions) -> ChatModel:
         """A target, ready to answer. Raises as `chat_models`."""
         return (await self.chat_models([target], draw))[0]
 
-    async def chat_models(self, targets: Sequence[Target], draw: Draw) -> list[ChatModel]:
+    async def chat_models(self, targets: Sequence[Target], draw: SamplingOptions) -> list[ChatModel]:
         """Targets, all ready to answer at the same time.
 
         Raises:

@@ -70,12 +70,12 @@ def find_target(
 def _named_target(name: str, registry: str | None, place: Path) -> Target:
     """Weights, on the service of the run that saved them if it is on this machine; or a base model."""
     from cookhouse.runs.listing.weights import weights_asked_for
-    from cookhouse.weights.names import BaseModel, PeftWeights, with_registry
+    from cookhouse.weights.names import BaseModelWeights, PeftWeights, with_registry
 
     has_service = configured_service(os.environ) is not None
     asked = weights_asked_for(name, has_service=has_service, registry=registry, place=place)
     weights = with_registry(asked, registry)
-    if isinstance(weights, BaseModel):
+    if isinstance(weights, BaseModelWeights):
         return _base_model(weights.name)
     target = Target(model_name=None, sampler_path=weights.path("sampling"), renderer_name=None, state_dir=None)
     if isinstance(weights, PeftWeights):

@@ -12,7 +12,7 @@ from cookhouse.service.connection import configured_service
 from cookhouse.service.sampling.target import Target
 from cookhouse.view.place import Place
 from cookhouse.view.playground.answers import Event, ask
-from cookhouse.view.playground.labels import LabelFile, Pair
+from cookhouse.view.playground.labels import LabeledPair, LabelFile
 from cookhouse.view.playground.question import Question
 from cookhouse.view.playground.shared_service import Opener, OpenService, Say, SharedService
 
@@ -79,7 +79,7 @@ class Playground:
             answers = await ask(question, targets, self.shared_service, told.put_nowait)
         key = None
         if answers is not None and len(answers) == 2:
-            key = self.labels.keep(Pair(question=question, answers=(answers[0], answers[1])))
+            key = self.labels.keep(LabeledPair(question=question, answers=(answers[0], answers[1])))
         told.put_nowait({"type": "done", "answers": key})
 
     def _open_service(self, say: Say) -> AbstractAsyncContextManager[Opener]:

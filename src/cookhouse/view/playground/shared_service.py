@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from cookhouse.errors import ServiceError
-from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.chat_model import ChatModel, SamplingOptions
 from cookhouse.service.sampling.target import Target
 
 Say: TypeAlias = Callable[[str], None]
@@ -20,7 +20,7 @@ class Opener(Protocol):
 
     def has(self, targets: Sequence[Target]) -> bool: ...
 
-    async def chat_models(self, targets: Sequence[Target], draw: Draw) -> list[ChatModel]: ...
+    async def chat_models(self, targets: Sequence[Target], draw: SamplingOptions) -> list[ChatModel]: ...
 
 
 OpenService: TypeAlias = Callable[[Say], AbstractAsyncContextManager[Opener]]
@@ -54,7 +54,9 @@ class SharedService:
         return self._opener is not None
 
     @asynccontextmanager
-    async def models(self, targets: Sequence[Target], draw: Draw, say: Say) -> AsyncIterator[list[ChatModel]]:
+    async def models(
+        self, targets: Sequence[Target], draw: SamplingOptions, say: Say
+    ) -> AsyncIterator[list[ChatModel]]:
         """Weights that answer within the block. `say` is told what goes on until they do.
 
         Raises:
@@ -97,7 +99,7 @@ class SharedService:
         async with self._changing:
             await self._stop()
 
-    async def _opened(self, targets: Sequence[Target], draw: Draw, say: Say) -> list[ChatModel]:
+    async def _opened(self, targets: Sequence[Target], draw: SamplingOptions, say: Say) -> list[ChatModel]:
         if self._opener is not None and (self._is_broken or not self._opener.has(targets)):
             if self._num_answering:
                 say("waiting until other answers are given: the engine is then started anew")

@@ -22,7 +22,7 @@ _WAY_OUT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class WeightsChoice:
     """A name to choose."""
 
     name: str
@@ -30,15 +30,15 @@ class Choice:
     """What it is."""
 
 
-def choices(place: Place) -> list[Choice]:
+def choices(place: Place) -> list[WeightsChoice]:
     """Names to choose from: runs that have saved weights, the newest first, and base models."""
     runs = place.runs()
     trained = [
-        Choice(name=run.name, note=f"run #{run.number}")
+        WeightsChoice(name=run.name, note=f"run #{run.number}")
         for run in reversed(runs)
         if (run.path / CHECKPOINTS_FILE).is_file()
     ]
-    return [*trained[:_MAX_SHOWN], *(Choice(name=name, note="base model") for name in _base_models(runs))]
+    return [*trained[:_MAX_SHOWN], *(WeightsChoice(name=name, note="base model") for name in _base_models(runs))]
 
 
 def shown_pair(names: Sequence[str], place: Place) -> tuple[str, str]:

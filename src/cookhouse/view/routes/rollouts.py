@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.runs.listing.find import FoundRun
-from cookhouse.runs.reading.rollout_filter import Found, Wanted, find_rollouts
+from cookhouse.runs.reading.rollout_filter import FoundAttempt, RolloutFilter, find_rollouts
 from cookhouse.runs.reading.rollout_texts import END_TOKENS
 from cookhouse.runs.reading.rollouts import Rollout, RolloutIndex, rollout_steps
 from cookhouse.runs.reading.skeleton import read_text
@@ -37,7 +37,7 @@ def _read(request: Request) -> dict[str, Any]:
     index = request.app.state.rollouts.index(step.file(run.path))
     if not len(index.lines):
         raise _absent(run, step)
-    wanted = Wanted(
+    wanted = RolloutFilter(
         min_reward=real(request, "min_reward", -math.inf),
         max_reward=real(request, "max_reward", math.inf),
         text=words(request, "text"),
@@ -82,7 +82,12 @@ def _frame(run: FoundRun, step: StepName, index: RolloutIndex) -> dict[str, Any]
 
 
 def _table(
-    request: Request, index: RolloutIndex, found: Sequence[Found], wanted: Wanted, known: Words, address: Address
+    request: Request,
+    index: RolloutIndex,
+    found: Sequence[FoundAttempt],
+    wanted: RolloutFilter,
+    known: Words,
+    address: Address,
 ) -> dict[str, Any]:
     sort = one_of(request, "sort", SORTS)
     paging = Paging.of(request, len(found), _LINES)
@@ -110,7 +115,7 @@ def _group(
     index: RolloutIndex,
     known: Words,
     number: int,
-    found: Sequence[Found],
+    found: Sequence[FoundAttempt],
     address: Address,
 ) -> dict[str, Any]:
     group = request.app.state.rollouts.group(index, number)
@@ -152,7 +157,7 @@ def _ask_address(run: FoundRun, rollouts: Sequence[Rollout]) -> str | None:
     return None if left_out else ask_address([run.name], [("user", text)])
 
 
-def _query_of(wanted: Wanted) -> dict[str, str]:
+def _query_of(wanted: RolloutFilter) -> dict[str, str]:
     """What an address says of it, without what is not asked for."""
     values = {
         "min_reward": "" if wanted.min_reward == -math.inf else repr(wanted.min_reward),

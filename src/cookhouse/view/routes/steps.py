@@ -10,7 +10,7 @@ from cookhouse.report.step_changes import step_changes
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import METRICS_FILE
 from cookhouse.runs.reading.examples import example_steps, read_examples
-from cookhouse.runs.reading.rollout_filter import Wanted, find_rollouts
+from cookhouse.runs.reading.rollout_filter import RolloutFilter, find_rollouts
 from cookhouse.runs.reading.rollouts import RolloutIndex, rollouts_file
 from cookhouse.runs.reading.step_rows import StepRows, has_step, read_step_rows
 from cookhouse.runs.reading.used_groups import used_groups
@@ -120,7 +120,7 @@ def _examples(request: Request, run: FoundRun, step: int, words: Words, gaps: li
 def _sampled(request: Request, run: FoundRun, name: StepName, index: RolloutIndex, words: Words) -> dict[str, Any]:
     address = run_address(run.name, f"rollouts/{name}")
     rewards = [reward for group in index.groups for reward in group.rewards]
-    found = find_rollouts(index, Wanted(), None)
+    found = find_rollouts(index, RolloutFilter(), None)
     return {
         "address": address,
         "num_groups": len(index.groups),
@@ -128,7 +128,7 @@ def _sampled(request: Request, run: FoundRun, name: StepName, index: RolloutInde
         "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         "bars": [
             {**bar, "address": f"{address}?min_reward={bar['least']!r}&max_reward={bar['most']!r}"}
-            for bar in bars_of(index, found, Wanted())
+            for bar in bars_of(index, found, RolloutFilter())
         ],
         "groups": [
             {**line, "address": f"{address}?group={line['number']}"}

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import InputError
-from cookhouse.report.token_colors import Quantity, Scale, gaps
+from cookhouse.report.token_colors import ColorScale, Quantity, gaps
 from cookhouse.report.token_spans import TokenRun, scales_of
-from cookhouse.runs.reading.rollouts import Rollout, RolloutGroup, Turn
+from cookhouse.runs.reading.rollouts import Rollout, RolloutGroup, RolloutTurn
 from cookhouse.runs.reading.skeleton import FarNumbers, FarText, read_numbers, read_text
 from cookhouse.runs.reading.token_values import OfTurn, advantages_file, read_values, trained_file
 from cookhouse.runs.reading.transcripts import Piece, TokenValues, read_pieces, shared_prefix, turn_starts
@@ -23,7 +23,7 @@ _MAX_TOKENS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainedGroup:
     """What the step noted that trained on the group."""
 
     step: int | None
@@ -40,20 +40,20 @@ class Trained:
         return ", ".join(map(_advantage, turns[:_MAX_TURNS])) + (", …" if len(turns) > _MAX_TURNS else "")
 
 
-def trained_on(group: RolloutGroup, name: StepName, folder: Path, cache: RolloutCache, max_lag: int) -> Trained:
+def trained_on(group: RolloutGroup, name: StepName, folder: Path, cache: RolloutCache, max_lag: int) -> TrainedGroup:
     """`max_lag`: how many steps later than it was planned a group may be trained on."""
     if name.is_test:
-        return Trained(step=None)
+        return TrainedGroup(step=None)
     key = (name.step, group.number)
     for step in range(name.step, name.step + max_lag + 1):
         found = cache.values(advantages_file(folder, step), "advantages")
         if (advantages := read_values(found, key)) is not None:
             logprobs = read_values(cache.values(trained_file(folder, step), "logprobs"), key)
-            return Trained(step=step, advantages=advantages, logprobs=logprobs)
-    return Trained(step=None)
+            return TrainedGroup(step=step, advantages=advantages, logprobs=logprobs)
+    return TrainedGroup(step=None)
 
 
-def missing_colors(name: StepName, trained: Trained) -> Mapping[Quantity, str]:
+def missing_colors(name: StepName, trained: TrainedGroup) -> Mapping[Quantity, str]:
     """Why something is not there to color by."""
     weight = "weights are shown with the examples of the step that trained on it"
     if name.is_test:
@@ -161,9 +161,9 @@ def _member(
     pieces: Sequence[Piece],
     start: int,
     words: Words,
-    scales: Mapping[Quantity, Scale],
+    scales: Mapping[Quantity, ColorScale],
     *,
-    trained: Trained,
+    trained: TrainedGroup,
     alike: Mapping[str, str],
 ) -> dict[str, Any]:
     end = start + sum(len(piece.tokens) for piece in pieces)
@@ -200,7 +200,7 @@ def _alike(rollouts: Sequence[Rollout]) -> dict[str, str]:
     return {name: text for name, text in logs[0].items() if all(each.get(name) == text for each in logs)}
 
 
-def _turn(turn: Turn, index: int, alike: Mapping[str, str]) -> dict[str, Any]:
+def _turn(turn: RolloutTurn, index: int, alike: Mapping[str, str]) -> dict[str, Any]:
     calls, errors = turn.metrics.get("tool_calls"), turn.metrics.get("tool_errors", 0)
     return {
         "turn": index + 1,
@@ -214,7 +214,7 @@ def _turn(turn: Turn, index: int, alike: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _piece(piece: Piece, words: Words, scales: Mapping[Quantity, Scale]) -> dict[str, Any]:
+def _piece(piece: Piece, words: Words, scales: Mapping[Quantity, ColorScale]) -> dict[str, Any]:
     return {"is_sampled": piece.is_sampled, "start": piece.start, "spans": shown_spans(_run(piece), words, scales)}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from cookhouse.errors import InputError
 from cookhouse.report.histogram import histogram
-from cookhouse.runs.reading.rollout_filter import Found, Wanted
+from cookhouse.runs.reading.rollout_filter import FoundAttempt, RolloutFilter
 from cookhouse.runs.reading.rollouts import GroupFacts, Rollout, RolloutGroup, RolloutIndex
 from cookhouse.runs.reading.skeleton import read_text
 from cookhouse.runs.reading.transcripts import read_tokens
@@ -20,10 +20,10 @@ _LOGGED = {"asked": "question", "answered": "answer"}
 """What an environment calls these in its logs."""
 
 
-def sorted_rollouts(found: Sequence[Found], sort: str) -> Sequence[Found]:
+def sorted_rollouts(found: Sequence[FoundAttempt], sort: str) -> Sequence[FoundAttempt]:
     """By a column; equal ones stay in their order."""
     name = sort.removeprefix("-")
-    keys: Mapping[str, Callable[[Found], float]] = {
+    keys: Mapping[str, Callable[[FoundAttempt], float]] = {
         "group": lambda each: each.group.number,
         "reward": lambda each: each.reward,
         "turns": lambda each: each.group.num_turns[each.member],
@@ -32,14 +32,16 @@ def sorted_rollouts(found: Sequence[Found], sort: str) -> Sequence[Found]:
     return sorted(found, key=keys[name], reverse=sort.startswith("-"))
 
 
-def lines_of(cache: RolloutCache, index: RolloutIndex, found: Sequence[Found], words: Words) -> list[dict[str, Any]]:
+def lines_of(
+    cache: RolloutCache, index: RolloutIndex, found: Sequence[FoundAttempt], words: Words
+) -> list[dict[str, Any]]:
     """A line for each; a group is read once for all of its own."""
     groups: dict[int, RolloutGroup | None] = {}
     lines = []
     for group, member in found:
         if group.number not in groups:
             groups[group.number] = _readable(cache, index, group.number)
-        lines.append(_line(Found(group, member), groups[group.number], words))
+        lines.append(_line(FoundAttempt(group, member), groups[group.number], words))
     return lines
 
 
@@ -50,7 +52,7 @@ def group_lines(
     return [_group_line(facts, _readable(cache, index, facts.number), words) for facts in groups if not facts.problem]
 
 
-def bars_of(index: RolloutIndex, found: Sequence[Found], wanted: Wanted) -> list[dict[str, Any]]:
+def bars_of(index: RolloutIndex, found: Sequence[FoundAttempt], wanted: RolloutFilter) -> list[dict[str, Any]]:
     """The rewards of all rollouts, with how many of each bar were found; heights in hundredths of the highest."""
     ids = {(each.group.line, each.member) for each in found}
     pairs = [
@@ -88,7 +90,7 @@ def _readable(cache: RolloutCache, index: RolloutIndex, number: int) -> RolloutG
         return None
 
 
-def _line(found: Found, group: RolloutGroup | None, words: Words) -> dict[str, Any]:
+def _line(found: FoundAttempt, group: RolloutGroup | None, words: Words) -> dict[str, Any]:
     rollout = None if group is None else group.rollouts[found.member]
     return {
         "group": found.group.number,

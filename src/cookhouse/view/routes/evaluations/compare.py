@@ -9,7 +9,7 @@ from starlette.requests import Request
 from cookhouse.errors import InputError
 from cookhouse.evals import Estimate, PairedDifference
 from cookhouse.report import Change, ItemChanges, change_of
-from cookhouse.runs.reading.answer_sets import ItemText
+from cookhouse.runs.reading.answer_sets import AskedText
 from cookhouse.telemetry import Metric, find_metric
 from cookhouse.view.pages import ask_address, page_and_json
 from cookhouse.view.paging import Paging
@@ -171,7 +171,7 @@ def _item(sides: tuple[Side, Side], item: Any) -> dict[str, Any]:
 
 
 def _asked(sides: tuple[Side, Side], item: Any) -> dict[str, Any]:
-    told: ItemText | None = None
+    told: AskedText | None = None
     problem = _UNKNOWN
     for side in sides:
         try:
