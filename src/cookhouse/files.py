@@ -44,6 +44,14 @@ def cannot_write(path: Path, reason: str | None) -> InputError:
     return InputError(f"cannot write {path}: {reason}; choose another log_path")
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; also of a path that no file system could have."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 _FREE_TEXTS = ("prompt", "pattern", "metadata")
 
 

@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 from tests.view.every_kind import make_place
 
 from cookhouse.view.access import Access
-from cookhouse.view.app import create_app
 from cookhouse.view.place import Place
 from cookhouse.view.routes import ROUTES
+from cookhouse.view.serving import create_app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "live-page.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(/[^`]*)` \|(?: (yes|only|no) \|)?([^|]*)", PAGE, re.MULTILINE)

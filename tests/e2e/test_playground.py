@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 from tests.e2e.conftest import Cookhouse, Reference
 
 from cookhouse.view.access import Access
-from cookhouse.view.app import create_app
 from cookhouse.view.place import Place
+from cookhouse.view.serving import create_app
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from tests.e2e.conftest import Cookhouse, Reference
 
-from cookhouse.assets import adapter_folder
+from cookhouse.assets import ADAPTER_FOLDERS
 
 pytestmark = pytest.mark.slow
 
@@ -20,8 +20,7 @@ def test_a_finished_run_answers(cookhouse: Cookhouse, reference: Reference) -> N
 
 def test_a_peft_folder_answers(cookhouse: Cookhouse) -> None:
     # Catches an engine that is started without the adapter that it is to answer with.
-    folder = adapter_folder("cookhouse/tiny-arithmetic")
-    assert folder is not None
+    folder = ADAPTER_FOLDERS["cookhouse/tiny-arithmetic"]
     shutil.copytree(folder, cookhouse.folder / "mine")
     asked = ("Compute 88 + 46.", "--renderer", "human_ai")
     answers = [cookhouse.run("sample", name, *asked) for name in ("cookhouse/tiny-arithmetic", "./mine")]

@@ -20,7 +20,7 @@ from typing import Any
 from cookhouse.server import __main__ as program
 from cookhouse.server.requests.accepting import Accepting
 from cookhouse.server.settings import Settings
-from cookhouse.server.startup import hide_torch
+from cookhouse.server.startup.libraries import hide_torch
 from cookhouse.server.storage.journal import AddEntry, GroupCommit, PutState
 
 MODULE = "tests.kills.killing_server"

@@ -19,14 +19,14 @@ from cookhouse.models.hub import NoopHub, hub_in_use
 from cookhouse.service.embedded import EmbeddedService
 from cookhouse.service.local import local_server
 from cookhouse.service.process import started_server
-from cookhouse.service.restarts import Deaths, Restarts
+from cookhouse.service.running import Deaths, Restarts
 
 pytestmark = pytest.mark.anyio
 
 # Waits until it is told what to serve, as a server does.
 TOLD = """
 import os, sys
-from cookhouse.server.startup import wait_for_arguments
+from cookhouse.server.startup.libraries import wait_for_arguments
 argv = wait_for_arguments(os.environ)
 if argv is None: sys.exit(0)
 """

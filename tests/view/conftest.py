@@ -13,10 +13,9 @@ from tests.browser import browser, window
 from tests.waiting import wait_until
 
 from cookhouse.view.access import Access
-from cookhouse.view.app import create_app
 from cookhouse.view.place import Place
 from cookhouse.view.playground.playground import Playground
-from cookhouse.view.serving import bind, make_server
+from cookhouse.view.serving import bind, create_app, make_server
 
 TOKEN = "the-token"
 

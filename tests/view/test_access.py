@@ -8,8 +8,8 @@ from tests.runs.kit import make_run
 from tests.view.conftest import TOKEN
 
 from cookhouse.view.access import Access
-from cookhouse.view.app import create_app
 from cookhouse.view.place import Place
+from cookhouse.view.serving import create_app
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from cookhouse.view.watching import Watcher
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A poller that need not be waited for."""
-    monkeypatch.setattr("cookhouse.view.app.Watcher", lambda: Watcher(interval_seconds=0.01))
+    monkeypatch.setattr("cookhouse.view.serving.Watcher", lambda: Watcher(interval_seconds=0.01))
 
 
 def add_rows(run: Path, *rows: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cookhouse.errors import InputError
 from cookhouse.registry import Artifact, NewModel, NoopRegistry
-from cookhouse.weights.names import BaseModel, find_weights
+from cookhouse.weights.names import BaseModelWeights, RegisteredWeights, find_weights, is_no_path_here
 
 
 def run_folder(folder: Path, *saved: tuple[str | None, str | None]) -> Path:
@@ -20,7 +20,7 @@ def run_folder(folder: Path, *saved: tuple[str | None, str | None]) -> Path:
 
 
 def test_a_path_means_itself() -> None:
-    assert not isinstance(find_weights("tinker://r/weights/n"), BaseModel)
+    assert not isinstance(find_weights("tinker://r/weights/n"), BaseModelWeights)
     assert find_weights("tinker://r/weights/n").path("training") == "tinker://r/weights/n"
 
 
@@ -28,7 +28,7 @@ def test_a_run_means_its_last_checkpoint_that_serves(tmp_path: Path) -> None:
     name = str(
         run_folder(tmp_path / "run", ("tinker://s1", "tinker://w1"), ("tinker://s2", None), (None, "tinker://w3"))
     )
-    assert not isinstance(find_weights(name), BaseModel)
+    assert not isinstance(find_weights(name), BaseModelWeights)
     assert find_weights(name).path("sampling") == "tinker://w3"
     assert find_weights(name).path("training") == "tinker://w3"
     other = str(run_folder(tmp_path / "other", ("tinker://s1", "tinker://w1"), ("tinker://s2", None)))
@@ -43,7 +43,7 @@ def test_a_registered_model_means_its_weights(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", ("tinker://s", None))
     registry.register(NewModel(name="both", base_model="m", artifact=state, sampler=sampler, run_folder=str(run)))
     registry.register(NewModel(name="one", base_model="m", artifact=state))
-    assert not isinstance(find_weights("both@1"), BaseModel)
+    assert not isinstance(find_weights("both@1"), BaseModelWeights)
     assert find_weights("both@1", registry).path("training") == state.path
     assert find_weights("both@experiment", registry).path("sampling") == sampler.path
     assert find_weights("one@1", registry).path("sampling") == state.path
@@ -55,8 +55,17 @@ def test_a_registered_model_means_its_weights(tmp_path: Path) -> None:
     assert find_weights(folder, registry).path("training") == "tinker://own"
 
 
+def test_a_folder_is_itself_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a folder that is one thing where weights are loaded, and another where they are exported."""
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(find_weights("mine@1"), RegisteredWeights)
+    (tmp_path / "mine@1").mkdir()
+    assert isinstance(find_weights("mine@1"), BaseModelWeights)
+    assert is_no_path_here("mine@1")
+
+
 def test_what_names_no_weights_is_refused_with_the_ways(tmp_path: Path) -> None:
-    assert isinstance(find_weights("Qwen/Qwen3-8B"), BaseModel)
+    assert isinstance(find_weights("Qwen/Qwen3-8B"), BaseModelWeights)
     with pytest.raises(
         InputError, match=r"'weights' names no weights; give a tinker:// path, the folder of a run that"
     ):

@@ -7,8 +7,12 @@ from cookhouse.models.names import plain_name
 
 TINY_MODEL = "cookhouse/tiny"
 _MODEL_FOLDERS = {TINY_MODEL: "tiny"}
-_ADAPTER_FOLDERS = {"cookhouse/tiny-arithmetic": "adapters/arithmetic", "cookhouse/tiny-chat": "adapters/chat"}
 _ROOT = Path(__file__).parent
+ADAPTER_FOLDERS = {
+    "cookhouse/tiny-arithmetic": _ROOT / "adapters/arithmetic",
+    "cookhouse/tiny-chat": _ROOT / "adapters/chat",
+}
+"""The PEFT folders of the embedded adapters, by name."""
 
 
 def resolve_model(name: str) -> str:
@@ -34,22 +38,11 @@ def absolute_model(name: str) -> str:
 
 def embedded_names() -> list[str]:
     """What the package holds weights of: models, and adapters of them."""
-    return [*_MODEL_FOLDERS, *_ADAPTER_FOLDERS]
+    return [*_MODEL_FOLDERS, *ADAPTER_FOLDERS]
 
 
 ADAPTER_RENDERER = "human_ai"
 """The chat format that the embedded adapters know."""
-
-
-def adapter_folder(name: str) -> Path | None:
-    """The PEFT folder of an embedded adapter; None: there is none of that name."""
-    folder = _ADAPTER_FOLDERS.get(name)
-    return None if folder is None else _ROOT / folder
-
-
-def adapter_folders() -> list[Path]:
-    """The PEFT folders of all embedded adapters."""
-    return [_ROOT / folder for folder in _ADAPTER_FOLDERS.values()]
 
 
 def data_file(name: str) -> Path:

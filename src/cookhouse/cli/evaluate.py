@@ -36,7 +36,7 @@ def _read_words(words: Sequence[str], flags: Mapping[str, str | None]) -> tuple[
         address = flags.get("base_url") or values.get("base_url")
         has_service = configured_service(os.environ, address) is not None
         registry = flags.get("registry") or values.get("registry")
-        weights = [weights_asked_for(word, has_service=has_service, registry=registry) for word in weights]
+        weights = [weights_asked_for(word, has_service=has_service, registry=registry).name for word in weights]
     named = {"weights": weights[0]} if weights else {}
     return settings, named | ({"compare_with": json.dumps(weights[1:])} if weights[1:] else {})
 

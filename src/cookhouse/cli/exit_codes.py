@@ -1,4 +1,4 @@
-"""What the command exits with, besides 0."""
+"""Exit codes of the command, besides 0."""
 
 EXIT_FAILED = 1
 """The service or the run failed."""

@@ -1,4 +1,4 @@
-"""What `--help` shows, and in which order: options in groups, and of commands the whole first sentence."""
+"""Layout of `--help`: options in groups, and of commands the whole first sentence."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _WHOLE = 1000
 
 
 @dataclass(frozen=True)
-class Command:
+class ListedCommand:
     """Where a command is, and what the list of commands says of it: the first sentence of its own help."""
 
     place: str
@@ -29,55 +29,57 @@ class Command:
     summary: str
 
 
-COMMANDS: Mapping[str, Command] = MappingProxyType(
+COMMANDS: Mapping[str, ListedCommand] = MappingProxyType(
     {
-        "run": Command("run:run_app", "Run a recipe, with settings as flags or as key=value."),
-        "recipes": Command("recipes:recipes", "List the recipes: the built-in ones, and those of installed packages."),
-        "describe": Command(
+        "run": ListedCommand("run:run_app", "Run a recipe, with settings as flags or as key=value."),
+        "recipes": ListedCommand(
+            "recipes:recipes", "List the recipes: the built-in ones, and those of installed packages."
+        ),
+        "describe": ListedCommand(
             "recipes:describe",
             "Show a recipe's stages and its settings, each with its value and where that came from.",
         ),
-        "chat": Command("chat.commands:chat", "Talk with a run, any other weights or a base model."),
-        "sample": Command(
+        "chat": ListedCommand("chat.commands:chat", "Talk with a run, any other weights or a base model."),
+        "sample": ListedCommand(
             "sample:sample",
             "Ask a run, any other weights or a base model once; `cookhouse chat` holds a conversation.",
         ),
-        "eval": Command(
+        "eval": ListedCommand(
             "evaluate:eval_app",
             "Evaluation of a base model, a checkpoint or any other weights on benchmarks and tasks of Inspect AI.",
         ),
-        "runs": Command("runs.commands:runs_app", "List, show, compare, resume and delete runs."),
-        "view": Command(
+        "runs": ListedCommand("runs.commands:runs_app", "List, show, compare, resume and delete runs."),
+        "view": ListedCommand(
             "view:view",
             "Show runs in a browser while they learn: curves that grow, rollouts, tokens, what the model says now.",
         ),
-        "report": Command(
+        "report": ListedCommand(
             "report_page:report",
             "Write report.html into the folder of a run: its curves, answers, checkpoints and settings on one page.",
         ),
-        "checkpoints": Command(
+        "checkpoints": ListedCommand(
             "checkpoints.commands:checkpoints_app", "List, inspect, export, push, import and delete checkpoints."
         ),
-        "sweep": Command(
+        "sweep": ListedCommand(
             "sweep:sweep",
             "Run a recipe with several settings, one after another or several at a time, and compare the runs.",
         ),
-        "models": Command(
+        "models": ListedCommand(
             "models.commands:models_app", "Registered models: versions under names, their stages, metrics and lineage."
         ),
-        "serve": Command(
+        "serve": ListedCommand(
             "serve.command:serve_app", "Serve models for training and sampling until Ctrl-C, or while a command runs."
         ),
-        "cluster": Command("cluster.commands:cluster_app", "List, watch, add and drain the workers of a server."),
-        "render": Command(
+        "cluster": ListedCommand("cluster.commands:cluster_app", "List, watch, add and drain the workers of a server."),
+        "render": ListedCommand(
             "render:render_app",
             "Show conversations as a model sees them, every token with its weight; or check a renderer.",
         ),
-        "new": Command(
+        "new": ListedCommand(
             "new:new",
             "Write a small working example of an environment, a recipe, an evaluator or a renderer, with its test.",
         ),
-        "doctor": Command(
+        "doctor": ListedCommand(
             "doctor:doctor", "Show what this machine has for training, what is missing, and how to get it."
         ),
     }

@@ -6,17 +6,17 @@ escapes is a bug and shows its traceback.
 """
 
 import errno
+import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from cookhouse.cli.exit_codes import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED
 from cookhouse.cli.help import LazyCommands
-from cookhouse.cli.home import with_home
-from cookhouse.cli.streams import open_closed_streams
-from cookhouse.cli.usage import usage_message
 from cookhouse.cli.verbosity import LogLevel, Verbose, show_logs
 from cookhouse.errors import BadRowsError, CookhouseError, InputError, NoServiceError, printable
 from cookhouse.models.hub import HuggingFaceHub, hub_in_use
@@ -118,3 +118,67 @@ def _service_verdict(error: Exception) -> tuple[str | None, int]:
     if isinstance(error, tinker.AuthenticationError):
         return f"the service refuses the key in TINKER_API_KEY: {error}", EXIT_BAD_INPUT
     return f"the service failed: {error}", EXIT_FAILED
+
+
+_WITH_PROMPTS = ("sample",)
+"""Commands of which a word may be any text."""
+
+
+def with_home(words: Sequence[str]) -> list[str]:
+    """The words, where `~` alone or before a `/` is the home in places, and in values of options; settings, as
+    `log_path=~/runs`, are read where they are known.
+    """
+    is_place = not any(word in _WITH_PROMPTS for word in words[:1])
+    begins = r"^(--[\w-]+=|)" if is_place else r"^(--(?!prompt)[\w-]+=)"
+    return [re.sub(rf"{begins}~(?=/|$)", lambda found: found[1] + str(Path.home()), word) for word in words]
+
+
+_NAMES = ("stdin", "stdout", "stderr")
+
+
+def open_closed_streams() -> None:
+    """Open the null device in the place of each: a file of ours would else have its number, and be written to."""
+    for number, name in enumerate(_NAMES):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(opened, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False, encoding="utf-8"))  # noqa: SIM115
+
+
+_WANTED: Mapping[str, str] = {
+    "int_parsing": "is no whole number",
+    "int_from_float": "is no whole number",
+    "float_parsing": "is no number",
+    "bool_parsing": "is neither true nor false",
+    "greater_than_equal": "is less than {ge}, the least allowed",
+    "greater_than": "has to be more than {gt}",
+    "less_than_equal": "is more than {le}, the most allowed",
+    "less_than": "has to be less than {lt}",
+}
+"""What is wrong with a value, by the type of pydantic's error, which typer checks values with."""
+
+
+def usage_message(error: typer.TyperException) -> str:
+    """What to tell the user of an error in the words of a command."""
+    near = getattr(error, "possibilities", None)
+    said = error.message if near else error.format_message()
+    reason = _reason(error.__cause__)
+    if reason is not None:
+        said = said.removesuffix(error.message.rstrip(".")).removesuffix(error.message) + reason
+    said = " ".join(said.split()).rstrip(".")
+    return f"{said[:1].lower()}{said[1:]}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+def _reason(cause: Any) -> str | None:
+    """What is wrong with a value; None: that is no error of a value's check."""
+    errors = getattr(cause, "errors", None)
+    if not callable(errors):
+        return None
+    first = errors()[0]
+    wanted = _WANTED.get(first["type"])
+    if wanted is None:
+        return str(first["msg"]).removeprefix("Value error, ")
+    return f"{first['input']!r} {wanted.format(**first.get('ctx', {}))}"

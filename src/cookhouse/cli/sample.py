@@ -21,7 +21,7 @@ from cookhouse.cli.sampling_options import (
     note_of,
 )
 from cookhouse.errors import InputError, UnknownNameError, printable
-from cookhouse.service.sampling.chat_model import Draw
+from cookhouse.service.sampling.chat_model import SamplingOptions
 from cookhouse.service.sampling.target import Target, find_target
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def sample(
         target = find_target(weights, model, renderer, registry)
     except UnknownNameError as error:
         raise _with_command(error, prompt, model) from error
-    draw = Draw(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    draw = SamplingOptions(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     if prompt is None and sys.stdin.isatty():
         again = f"{program()} sample {shlex.quote(weights or model or TINY_MODEL)}"
         raise InputError(
@@ -78,11 +78,11 @@ def _with_command(error: UnknownNameError, prompt: str | None, model: str | None
     return InputError(f"{error}; a prompt comes second: {command}")
 
 
-async def _sample(target: Target, draw: Draw, system: str | None, question: str) -> None:
-    from cookhouse.service.sampling.engine import Engine
+async def _sample(target: Target, draw: SamplingOptions, system: str | None, question: str) -> None:
+    from cookhouse.service.sampling.sampling_service import SamplingService
 
-    async with Engine(say=lambda text: typer.echo(text, err=True)) as engine:
-        chat_model = await engine.chat_model(target, draw)
+    async with SamplingService(say=lambda text: typer.echo(text, err=True)) as service:
+        chat_model = await service.chat_model(target, draw)
         from cookhouse.training import service_errors
 
         asked: list[Message] = [] if system is None else [{"role": "system", "content": system}]

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from cookhouse.cli.runs.names import NAMING, complete_run
-from cookhouse.service.sampling.chat_model import Answer
+from cookhouse.service.sampling.chat_model import ChatAnswer
 
 WeightsArgument: TypeAlias = Annotated[
     str | None,
@@ -35,6 +35,6 @@ TopP: TypeAlias = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of
 Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of the draw; default: a fresh one.")]
 
 
-def note_of(answer: Answer) -> str | None:
+def note_of(answer: ChatAnswer) -> str | None:
     """What to tell of how an answer ended, with the flag that would let it go on; None: it ended by itself."""
     return f"{answer.note} (--max-tokens)" if answer.is_full else answer.note

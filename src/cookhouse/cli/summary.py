@@ -1,4 +1,4 @@
-"""What a run says to a person: the plan before it, the summary after it."""
+"""Plan and summary of a run in the terminal, before and after it."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""How much is logged: one level for the terminal, which logs.log follows where it is finer than its own."""
+"""Log levels: one for the terminal, which logs.log follows where it is finer than its own."""
 
 import logging
 import os

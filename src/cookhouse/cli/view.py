@@ -81,7 +81,8 @@ def view(
 
 def _shown(names: Sequence[str], under: Path) -> "tuple[Place, str]":
     """The place, and the path of the page to begin with."""
-    from cookhouse.runs.listing.find import find_run, find_runs, is_folder, is_run
+    from cookhouse.files import is_folder
+    from cookhouse.runs.listing.find import find_run, find_runs, is_run
     from cookhouse.view.pages import run_address
     from cookhouse.view.place import Place, place_of
 
@@ -89,7 +90,7 @@ def _shown(names: Sequence[str], under: Path) -> "tuple[Place, str]":
         if under != RUNS_FOLDER and not under.is_dir():
             raise InputError(f"there is no folder {under}; name one of runs with --under")
         return Place(under), "/"
-    if len(names) == 1 and is_folder(names[0]) and not is_run(Path(names[0])):
+    if len(names) == 1 and is_folder(Path(names[0])) and not is_run(Path(names[0])):
         if not find_runs(Path(names[0])):
             raise InputError(f"there are no runs in {names[0]}; name a run, or a folder of runs")
         return Place(Path(names[0])), "/"

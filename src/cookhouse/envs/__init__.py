@@ -13,8 +13,7 @@ from cookhouse.envs.environments import (
     parse_environments,
     reads_setting,
 )
-from cookhouse.envs.games.race import RaceGame
-from cookhouse.envs.games.self_play import RaceGroupBuilder, RacePlayerEnv, SelfPlayConfig
+from cookhouse.envs.games.self_play import RaceGame, RaceGroupBuilder, RacePlayerEnv, SelfPlayConfig
 from cookhouse.envs.games.twenty_questions import Secret, TwentyQuestionsConfig, TwentyQuestionsEnv
 from cookhouse.envs.libraries.textarena import TextArenaConfig, TextArenaGroupBuilder
 from cookhouse.envs.libraries.verifiers import VerifiersConfig

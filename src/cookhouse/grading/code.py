@@ -5,8 +5,8 @@ process as bytes and plain data, and are compared here; test code with assertion
 calls the solution in another. A solution that exits early, prints an answer, patches built-ins or returns objects with
 an `__eq__` of their own can therefore only produce results, not a verdict.
 
-Programs and functions run as the judges of their data sets run them: with the names of `harness.usual`, which answers
-that complete a starter do not import, and with room for the output that a test expects.
+Programs and functions run as the judges of their data sets run them: with the names of `harness.solution`, which
+answers that complete a starter do not import, and with room for the output that a test expects.
 
 What remains: a test that computes what it expects with the solution's own functions can be satisfied by wrong ones
 (give the right ones as `setup`), and a test that passes for any value, such as `assert f(1) is not None`, passes for
@@ -39,7 +39,7 @@ _PYTHON = {"", "py", "python", "python3"}
 _FENCE = re.compile(r"(?P<fence>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _DETAIL_CHARACTERS = 500
 _MAX_DIGITS = 100_000
-_SOLUTION = ("plain", "usual", "solution")
+_SOLUTION = ("plain", "solution")
 _ROOM = 4  # bytes of output for each that a test expects, beyond the limit
 
 

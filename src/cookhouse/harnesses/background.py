@@ -8,12 +8,12 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from cookhouse.service.sampling.chat_model import ChatModel, Draw
-from cookhouse.service.sampling.engine import Engine
+from cookhouse.service.sampling.chat_model import ChatModel, SamplingOptions
+from cookhouse.service.sampling.sampling_service import SamplingService
 from cookhouse.service.sampling.target import find_target
 
 _T = TypeVar("_T")
-_NO_DRAW = Draw(max_tokens=1, temperature=0.0, top_p=1.0, seed=0)
+_NO_DRAW = SamplingOptions(max_tokens=1, temperature=0.0, top_p=1.0, seed=0)
 """Each request says its own."""
 
 
@@ -34,7 +34,7 @@ class BackgroundWeights:
     def open(self) -> "Future[ChatModel]":
         """The weights, once a service has loaded them.
 
-        The future raises `InputError` or `ServiceError` if that fails, as `Engine.chat_model`.
+        The future raises `InputError` or `ServiceError` if that fails, as `SamplingService.chat_model`.
         """
         with self._lock:
             if self._opened is None:
@@ -64,8 +64,8 @@ class BackgroundWeights:
     async def _hold(self) -> None:
         assert self._opened is not None
         try:
-            async with Engine(say=_say) as engine:
-                self._opened.set_result(await engine.chat_model(self._target, _NO_DRAW))
+            async with SamplingService(say=_say) as service:
+                self._opened.set_result(await service.chat_model(self._target, _NO_DRAW))
                 await self._is_over.wait()
         except Exception as error:
             if self._opened.done():

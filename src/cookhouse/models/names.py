@@ -21,9 +21,9 @@ def plain_name(name: str) -> str:
     return name[: match.start()] if match and match.end() == len(name) else name
 
 
-def may_be_published(name: str) -> bool:
-    """Whether a text has the form of a name that a hub or a service has models by."""
-    return bool(_PUBLISHED.fullmatch(name))
+def published_name(text: str) -> str | None:
+    """The plain name, if a text has the form of one that a hub or a service has models by; else None."""
+    return plain_name(text) if _PUBLISHED.fullmatch(text) else None
 
 
 def parse_served(texts: Sequence[str]) -> dict[str, str]:
@@ -39,7 +39,7 @@ def parse_served(texts: Sequence[str]) -> dict[str, str]:
         name, equals, source = text.partition("=")
         if not equals or Path(text).is_dir():
             name = source = plain_name(text)
-        elif not may_be_published(name) or not source:
+        elif published_name(name) is None or not source:
             raise InputError(f"{text!r} is no model to serve; give a hub id, a folder, or NAME=FOLDER")
         if sources.setdefault(name, source) != source:
             raise InputError(

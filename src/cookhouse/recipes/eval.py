@@ -24,11 +24,10 @@ import os
 from dataclasses import replace
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.registry import names_registered_model, open_registry
 from cookhouse.runs.listing.weights import weights_asked_for
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.connection import configured_service
-from cookhouse.weights.names import CheckpointPath, Origin, find_weights
+from cookhouse.weights.names import CheckpointPath, Origin, RegisteredWeights, find_weights, with_registry
 
 _OF_WEIGHTS = read_if(lambda config: config.openai_base_url is None, "without openai_base_url")
 
@@ -37,8 +36,7 @@ def origin_of(weights: str, registry: str | None = None, base_url: str | None = 
     """What named weights were trained on, as files on this machine tell, else the service that is configured. Raises
     `InputError` for a registered model that there is not.
     """
-    models = open_registry(registry, os.environ) if names_registered_model(weights) else None
-    named = find_weights(weights, models)
+    named = with_registry(find_weights(weights), registry)
     found = named.origin((RUNS_FOLDER,))
     if found.base_model is None and isinstance(named, CheckpointPath):
         from cookhouse.service.local import stored_base_model
@@ -120,7 +118,7 @@ def _workflow(config: Config) -> "Workflow[Any]":
     shared = {name: value for name, value in chz.asdict(config).items() if name not in own}
 
     def settings(weights: str) -> dict[str, Any]:
-        registry = {"registry": config.registry} if names_registered_model(weights) else {}
+        registry = {"registry": config.registry} if isinstance(find_weights(weights), RegisteredWeights) else {}
         return {**shared, **registry, "weights": weights}
 
     names = [config.weights or config.model_name, *others]

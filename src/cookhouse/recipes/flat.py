@@ -1,4 +1,4 @@
-"""What stands around the loop of a flat file: its settings, and what makes it a recipe."""
+"""Frame around the loop of a flat file: its settings, and what makes it a recipe."""
 
 import inspect
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What a recipe is, and the open set of them. Reading it loads neither the SDK nor a model."""
+"""Recipes, and the open set of them. Reading it loads neither the SDK nor a model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What recipes by reward and from teachers share: a workflow over environments, and defaults."""
+"""Parts that recipes by reward and from teachers share: a workflow over environments, and defaults."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar

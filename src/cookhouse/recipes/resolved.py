@@ -13,9 +13,8 @@ import chz
 
 from cookhouse.adapters import Adapters, ServiceAddress
 from cookhouse.blobs import open_blobs
-from cookhouse.recipes.formats import check_formats, in_format_of_weights
 from cookhouse.recipes.recipe import Recipe, find_recipe
-from cookhouse.registry import names_registered_model, open_registry
+from cookhouse.registry import ModelRegistry, open_registry
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import service_folder, stored_files
 from cookhouse.settings import RunSettings
@@ -23,7 +22,7 @@ from cookhouse.settings.defaults import is_left_open
 from cookhouse.settings.facts import NamedWeights, free_on_resume, named_weights
 from cookhouse.settings.judge import EVALUATOR_SETTINGS, benchmark_files
 from cookhouse.settings.published import origins_of
-from cookhouse.weights.names import BaseModel, find_weights
+from cookhouse.weights.names import BaseModelWeights, find_weights, is_same_renderer, other_format
 
 if TYPE_CHECKING:
     from cookhouse.telemetry import Telemetry
@@ -97,7 +96,7 @@ def _with_blobs(adapters: Adapters, config: RunSettings) -> Adapters:
 def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
     """With the registry that the settings name, if the run registers a model, or names one."""
     wants_one = getattr(config, "registered_model_name", None) is not None or any(
-        map(_is_registered, named_weights(config))
+        named.is_registered for named in named_weights(config)
     )
     if adapters.registry is not None or not wants_one:
         return adapters
@@ -106,7 +105,7 @@ def _with_registry(adapters: Adapters, config: RunSettings) -> Adapters:
 
 def pinned(config: C, adapters: Adapters) -> C:
     """With registered models by their versions: what is in production may be another when the run is resumed."""
-    registered = [named for named in named_weights(config) if _is_registered(named)]
+    registered = [named for named in named_weights(config) if named.is_registered]
     if not registered:
         return config
     registry = adapters.registry or open_registry(config.registry, os.environ)
@@ -117,11 +116,6 @@ def pinned(config: C, adapters: Adapters) -> C:
     }
     made: C = chz.replace(config, **changes)
     return made
-
-
-def _is_registered(named: NamedWeights) -> bool:
-    """Whether it is the name of a registered model, and of no file."""
-    return names_registered_model(named.name) and not Path(named.name).exists()
 
 
 def _typed_name(recipe: Recipe[Any] | str) -> str:
@@ -198,7 +192,7 @@ def base_models_of(configs: Sequence[RunSettings], ports: Collection[str]) -> li
     found: list[str] = []
     for config in configs:
         served = [named.name for named in named_weights(config) if named.known.is_base_model_served(config, ports)]
-        found += [config.model_name, *(name for name in served if isinstance(find_weights(name), BaseModel))]
+        found += [config.model_name, *(name for name in served if isinstance(find_weights(name), BaseModelWeights))]
     return list(dict.fromkeys(found))
 
 
@@ -206,3 +200,31 @@ def run_folder(config: RunSettings) -> Path:
     """Of a config that `resolved` has given one."""
     assert config.log_path is not None
     return Path(config.log_path)
+
+
+def in_format_of_weights(config: C, registry: ModelRegistry | None) -> C:
+    """With the chat format of the weights that the run begins with, where nobody set one."""
+    begun = [named for named in _read_in_format(config) if named.known.purpose == "training"]
+    if not begun or not is_left_open(config, "renderer_name"):
+        return config
+    trained = _renderer_of(begun[0], config, registry)
+    return config if trained in (None, config.renderer_name) else chz.replace(config, renderer_name=trained)
+
+
+def check_formats(config: RunSettings, registry: ModelRegistry | None) -> None:
+    """Refuse weights that were trained in another chat format than the run's. Raises `InputError`."""
+    if config.force_renderer:
+        return
+    for named in _read_in_format(config):
+        trained = _renderer_of(named, config, registry)
+        if trained is not None and not is_same_renderer(trained, config.renderer_name):
+            raise other_format(named.setting, named.name, trained, config.renderer_name)
+
+
+def _read_in_format(config: RunSettings) -> Sequence[NamedWeights]:
+    return [named for named in named_weights(config) if named.known.in_own_format]
+
+
+def _renderer_of(named: NamedWeights, config: RunSettings, registry: ModelRegistry | None) -> str | None:
+    folders = [RUNS_FOLDER] if config.log_path is None else [Path(config.log_path).parent, RUNS_FOLDER]
+    return find_weights(named.name, registry).origin(folders).renderer_name

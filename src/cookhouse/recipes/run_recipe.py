@@ -295,7 +295,7 @@ def _check_base_models(run: Resolved) -> list[str]:
     """Refuse models that the run's own service would not load, where it is to have one; a sentence where the engine is
     not installed, which tells.
     """
-    from cookhouse.service.models import check_models
+    from cookhouse.service.offer import check_models
 
     if not run.is_connecting or run.address is not None:
         return []

@@ -1,4 +1,4 @@
-"""Which model a run trains at a service, as that offers it today; and what it takes for that."""
+"""Model that a run trains at a service, as that offers it today; and what it takes for that."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.extras import has_engine, require_engine
 from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES
 from cookhouse.models.catalog.retired import AS_OF, offered_as, successor_among, successors
-from cookhouse.models.names import may_be_published
+from cookhouse.models.names import published_name
 from cookhouse.settings import AdapterSettings, ModelSettings, PairLossSettings, RunSettings, published_model_of
 from cookhouse.settings.rates import RateDefault
 from cookhouse.settings.spending import SpendingSettings
@@ -55,7 +55,7 @@ def model_of_service(
         if (found := successor_among(name, offered)) is not None:
             logger.warning("%s is retired; its successor there is %s", name, found)
             return _successor(config_class, found, given)
-    if len(offered) == 1 and (may_be_published(offered[0]) or Path(offered[0]).is_dir()):
+    if len(offered) == 1 and (published_name(offered[0]) is not None or Path(offered[0]).is_dir()):
         logger.warning("the service has one model, %s: it is taken in the place of %s", offered[0], wanted)
         return {"model_name": offered[0]}
     raise _not_offered(wanted, offered, address)

@@ -13,7 +13,7 @@ from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry.lineage import check_no_cycle
 from cookhouse.registry.model import Artifact, Descent, ModelStage, ModelVersion, NewModel, StageChange
 from cookhouse.registry.query import Query
-from cookhouse.registry.reference import check_name, parse_reference
+from cookhouse.registry.reference import ModelReference, check_name, parse_reference
 
 _MAX_TEXT = 4096
 _MAX_METRICS = 10_000
@@ -58,7 +58,7 @@ class BaseRegistry(ABC):
         _check(new)
         with self.writing() as versions:
             if new.parent is not None:
-                parent = _named(versions, new.parent)
+                parent = _named(versions, parse_reference(new.parent))
                 new = replace(new, parent=parent.id, is_synthetic=new.is_synthetic or parent.is_synthetic)
             for other in versions.every(new.name):
                 if _are_the_same(new, other):
@@ -70,7 +70,7 @@ class BaseRegistry(ABC):
 
     def get(self, name: str) -> ModelVersion:
         with self.reading() as versions:
-            return _named(versions, name)
+            return _named(versions, parse_reference(name))
 
     def find(self, query: Query) -> Sequence[ModelVersion]:
         with self.reading() as versions:
@@ -78,7 +78,7 @@ class BaseRegistry(ABC):
 
     def promote(self, name: str, stage: ModelStage) -> ModelVersion:
         with self.writing() as versions:
-            version = _named(versions, name)
+            version = _named(versions, parse_reference(name))
             if version.stage is stage:
                 return version
             at = self.now()
@@ -92,10 +92,10 @@ class BaseRegistry(ABC):
 
     def set_parent(self, name: str, parent: str | None, descent: Descent) -> ModelVersion:
         with self.writing() as versions:
-            version = _named(versions, name)
+            version = _named(versions, parse_reference(name))
             changed = replace(version, parent=None, descent=descent)
             if parent is not None:
-                found = _named(versions, parent)
+                found = _named(versions, parse_reference(parent))
                 check_no_cycle(version, found, versions.every())
                 is_synthetic = version.is_synthetic or found.is_synthetic
                 changed = replace(changed, parent=found.id, is_synthetic=is_synthetic)
@@ -104,7 +104,7 @@ class BaseRegistry(ABC):
 
     def delete(self, name: str, *, force: bool = False) -> ModelVersion:
         with self.writing() as versions:
-            version = _named(versions, name)
+            version = _named(versions, parse_reference(name))
             children = Query(parent=version.id).answer(versions.every())
             if children and not force:
                 raise InputError(
@@ -126,15 +126,15 @@ def _moved(version: ModelVersion, stage: ModelStage, at: float) -> ModelVersion:
     return replace(version, history=(*version.history, StageChange(stage=stage, at=at)))
 
 
-def _named(versions: RegistryReader, name: str) -> ModelVersion:
-    reference = parse_reference(name)
+def _named(versions: RegistryReader, reference: ModelReference) -> ModelVersion:
     found = sorted(versions.every(reference.name), key=lambda version: version.version)
     if not found:
         raise UnknownNameError("registered model", reference.name, {version.name for version in versions.every()})
     if reference.version is not None:
         there = {version.version: version for version in found}
         if reference.version not in there:
-            raise UnknownNameError("registered model", name, [version.id for version in found])
+            meant = f"{reference.name}@{reference.version}"
+            raise UnknownNameError("registered model", meant, [version.id for version in found])
         return there[reference.version]
     if reference.stage is not None:
         at_stage = [version for version in found if version.stage is reference.stage]

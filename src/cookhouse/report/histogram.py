@@ -1,4 +1,4 @@
-"""How often which values are: bars of equal width between round edges."""
+"""Histogram of values: bars of equal width between round edges."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""Where a preference model and a rule that nobody trains on part: the score goes on rising while the rule's falls."""
+"""Overoptimization: the score of a preference model goes on rising while a rule that nobody trains on falls."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Whether one of several runs is the best by a metric, and what speaks against saying so."""
+"""Standing of a run among several by a metric, and what speaks against calling it the best."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What moved most from one step to the next, against how much it usually moves."""
+"""Largest changes from one step to the next, against how much each metric usually moves."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -44,7 +44,7 @@ Values = Sequence[float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class ColorScale:
     """The colors of a quantity on one page."""
 
     quantity: Quantity
@@ -86,14 +86,14 @@ def level_class(quantity: Quantity, level: int) -> str:
     return f"{quantity.value[0]}-{'n' if level < 0 else 'p'}{abs(level)}" if level else ""
 
 
-def scale_of(quantity: Quantity, values: Iterable[float | None]) -> Scale | None:
+def scale_of(quantity: Quantity, values: Iterable[float | None]) -> ColorScale | None:
     """The scale over all values of a page; None where no token has one."""
     known = [value for value in values if value is not None and not math.isnan(value)]
     if not known:
         return None
     largest = max(map(abs, known))
     end = min(_round_up(max(_LEAST_END[quantity], min(largest, 1e300))), _LARGEST_END.get(quantity, math.inf))
-    return Scale(
+    return ColorScale(
         quantity=quantity,
         end=end,
         is_cut=largest > end,

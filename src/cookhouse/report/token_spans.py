@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cookhouse.errors import printable
-from cookhouse.report.token_colors import Quantity, Scale, Values, scale_of
+from cookhouse.report.token_colors import ColorScale, Quantity, Values, scale_of
 
 
 class TextOfToken(Protocol):
@@ -41,7 +41,7 @@ class TokenSpan:
     values: Mapping[Quantity, Sequence[float | None]]
     """Of each of its tokens."""
 
-    def classes(self, scales: Mapping[Quantity, Scale]) -> str:
+    def classes(self, scales: Mapping[Quantity, ColorScale]) -> str:
         """For the page. Several tokens have the color of the one furthest from 0."""
         shades = [scale.css_class(_strongest(self.values.get(name, ()))) for name, scale in scales.items()]
         weights = self.values.get(Quantity.WEIGHT)
@@ -89,7 +89,7 @@ def token_spans(run: TokenRun, wording: Wording | None) -> list[TokenSpan]:
     return spans
 
 
-def scales_of(runs: Iterable[TokenRun]) -> dict[Quantity, Scale]:
+def scales_of(runs: Iterable[TokenRun]) -> dict[Quantity, ColorScale]:
     """One scale for each quantity that some token of a page has."""
     several = list(runs)
     found = {

@@ -16,12 +16,12 @@ from concurrent.futures import Future as ConcurrentFuture
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
 from cookhouse.models.names import parse_served
 from cookhouse.server.access.auth import KeyRing
-from cookhouse.server.startup import loading
+from cookhouse.server.startup.libraries import loading
 from cookhouse.server.storage.store.state_dir import lock_state_dir
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from cookhouse.server.leases.sharing import Sharing
     from cookhouse.server.pool.plans import WorkerPlan
     from cookhouse.server.service import Service
-    from cookhouse.server.settings import Settings
+    from cookhouse.server.settings import EndSessions, Settings
     from cookhouse.server.storage.store.store import Store
 
-EndSessions = Literal["start", "missing", "eof"]
 _log = logging.getLogger(__name__)
 _STDIN = 0
 _SESSIONS_SECONDS = 2.0
@@ -66,7 +65,7 @@ def run_server(
     registry: "ModelRegistry | None" = None,
     runs: Mapping[str, str] | None = None,
     watch_stdin: bool = False,
-    end_sessions: Collection[EndSessions] = (),
+    end_sessions: "Collection[EndSessions]" = (),
     on_ready: Callable[[str, str], None],
     say: Callable[[str], None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,

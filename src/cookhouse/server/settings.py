@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+EndSessions = Literal["start", "missing", "eof"]
+"""Which sessions a server ends: at its start all, or those without a base model; with stdin all."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from cookhouse.service.restarts import Restarts
-from cookhouse.service.running import LocalServer
+from cookhouse.service.running import LocalServer, Restarts
 
 _T = TypeVar("_T")
 

@@ -24,8 +24,7 @@ from cookhouse.models.hub import HubPart, current_hub
 from cookhouse.models.names import plain_name
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.process import SERVER_COMMAND, ServerProcess, started_server
-from cookhouse.service.restarts import Deaths, Restarts
-from cookhouse.service.running import LocalServer, ServerStart
+from cookhouse.service.running import Deaths, LocalServer, Restarts, ServerStart
 
 if TYPE_CHECKING:
     from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint

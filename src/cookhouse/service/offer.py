@@ -1,14 +1,17 @@
-"""What a configured service offers, asked before a run reads its data; and what it costs."""
+"""Models, losses and prices of a service, asked before a run reads its data."""
 
 import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cookhouse.adapters import ServiceAddress
+from cookhouse.assets import TINY_MODEL
+from cookhouse.models.catalog.files import has_config, model_folder
 from cookhouse.models.catalog.prices import ADDRESS, Prices, published_prices, table_prices
+from cookhouse.models.names import plain_name
 
 logger = logging.getLogger(__name__)
 
@@ -114,3 +117,18 @@ def _published() -> Any:
     except (httpx.HTTPError, RecursionError, ValueError) as error:
         logger.info("the prices at %s cannot be read: %s", ADDRESS, error)
         return None
+
+
+def check_models(names: Sequence[str]) -> None:
+    """Refuse models that the engine cannot run, by their configs; those whose config is not on this machine are left.
+
+    Raises:
+        InputError: the engine cannot run one of them.
+        ServiceError: it cannot be said.
+    """
+    found = [model_folder(name) for name in names if plain_name(name) != TINY_MODEL]
+    folders = [str(folder) for folder in found if folder is not None and has_config(folder)]
+    if folders:
+        from cookhouse.engine.model_check import check_apart
+
+        check_apart(folders)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.naming import names_in
+from cookhouse.weights.names import RegisteredWeights, find_weights
 
 _KEY = "cookhouse"
 
@@ -146,6 +147,11 @@ class NamedWeights:
     setting: str
     name: str
     known: NamesWeights
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it is the name of a registered model."""
+        return isinstance(find_weights(self.name), RegisteredWeights)
 
 
 def named_weights(config: Any) -> list[NamedWeights]:

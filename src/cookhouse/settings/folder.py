@@ -5,7 +5,6 @@ from typing import Any, Literal
 import chz
 
 from cookhouse.naming import names_in
-from cookhouse.registry import names_registered_model
 from cookhouse.settings.checks import above
 from cookhouse.settings.facts import facts, named_weights
 from cookhouse.settings.reading import read_if
@@ -22,7 +21,7 @@ def _names_models(config: Any) -> bool:
     is_registered = getattr(config, "registered_model_name", None) is not None
     # Names to compare with may be a JSON list, which is read where they are opened.
     is_compared = "@" in getattr(config, "compare_with", "")
-    return is_registered or is_compared or any(names_registered_model(named.name) for named in named_weights(config))
+    return is_registered or is_compared or any(named.is_registered for named in named_weights(config))
 
 
 @chz.chz

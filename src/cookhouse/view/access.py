@@ -1,4 +1,4 @@
-"""Who may see the page: whoever has its token, and who asks for this machine by its own name.
+"""Access to the page: for whoever has its token, and asks for this machine by its own name.
 
 The token is in the address that is clicked first, and from then on in a cookie. Programs send it as a bearer.
 """

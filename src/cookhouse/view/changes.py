@@ -1,4 +1,4 @@
-"""That something changed, without what: the page asks for itself again."""
+"""Notice that something changed, without what: the page asks for itself again."""
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Hashable

@@ -1,4 +1,4 @@
-"""What changes while somebody looks, as server-sent events."""
+"""Server-sent events of what changes while somebody looks."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace

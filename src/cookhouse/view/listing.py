@@ -10,7 +10,7 @@ from cookhouse.errors import InputError
 from cookhouse.runs.history.facts import duration
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.overview import RunOverview
-from cookhouse.runs.reading.progress import Progress, progress_of
+from cookhouse.runs.reading.progress import RunProgress, progress_of
 from cookhouse.view.place import Place
 
 _MAX_GONE: Final = 1000
@@ -122,7 +122,7 @@ def _state_text(overview: RunOverview) -> str:
     return f"{overview.status}{resumed}{' (synthetic)' if overview.is_synthetic else ''}"
 
 
-def _now_text(overview: RunOverview, progress: Progress | None) -> str:
+def _now_text(overview: RunOverview, progress: RunProgress | None) -> str:
     """What a run does, or what ended it."""
     if progress is None:
         return overview.error or ""

@@ -5,7 +5,9 @@ few calls to the file system each.
 """
 
 import threading
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -15,8 +17,33 @@ from cookhouse.runs.listing.find import MAX_DEPTH, FoundRun, find_runs, is_run, 
 from cookhouse.runs.listing.overview import RunOverview, overview_of, overviews_of
 from cookhouse.runs.lock import is_held
 from cookhouse.runs.names import CONFIG_FILE, METRICS_FILE, RESULT_FILE, RUN_FILE, RUNS_FOLDER
-from cookhouse.view.growing import MetricsOfRuns
+from cookhouse.runs.reading.metrics import GrowingMetrics
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+
+_MAX_RUNS: Final = 8
+"""Whose metrics are held; those asked for last stay."""
+
+
+class MetricsOfRuns:
+    """Metrics by run directory. For several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: OrderedDict[Path, tuple[threading.Lock, GrowingMetrics]] = OrderedDict()
+
+    @contextmanager
+    def of(self, folder: Path) -> Iterator[GrowingMetrics]:
+        """Those of a run, for the body alone."""
+        with self._lock:
+            if folder not in self._held:
+                self._held[folder] = threading.Lock(), GrowingMetrics(folder / METRICS_FILE)
+            self._held.move_to_end(folder)
+            while len(self._held) > _MAX_RUNS:
+                self._held.popitem(last=False)
+            lock, metrics = self._held[folder]
+        with lock:
+            yield metrics
+
 
 _FILES: Final = (CONFIG_FILE, RUN_FILE, METRICS_FILE, RESULT_FILE, CHECKPOINTS_FILE)
 """What a line of the list is read from."""

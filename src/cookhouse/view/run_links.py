@@ -1,4 +1,4 @@
-"""Where the page of a run leads: the pages that there are about parts of it."""
+"""Links from the page of a run to the pages about parts of it."""
 
 from pathlib import Path
 from urllib.parse import quote, urlencode

@@ -1,4 +1,4 @@
-"""What the page of a run says besides its curves, as plain values: the page is made of it, and JSON has the same."""
+"""Summary of a run besides its curves, as plain values: the page is made of it, and JSON has the same."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from cookhouse.runs.listing.overview import RunOverview, overview_of
 from cookhouse.runs.names import TRACE_FILE
 from cookhouse.runs.reading.checkpoints import SavedWeights, saved_weights, started_from, started_runs
 from cookhouse.runs.reading.commands import export_command, run_commands
-from cookhouse.runs.reading.progress import Progress, progress_of
+from cookhouse.runs.reading.progress import RunProgress, progress_of
 from cookhouse.runs.reading.settings import has_origins, recorded_settings
 from cookhouse.runs.reading.stages import stage_times
 from cookhouse.runs.record import run_parts
@@ -105,11 +105,11 @@ def settings_of(run: FoundRun) -> dict[str, Any]:
     return {"settings": rows[:num_shown], "defaults": rows[num_shown:], "has_origins": has_origins(every)}
 
 
-def _progress(overview: RunOverview) -> Progress | None:
+def _progress(overview: RunOverview) -> RunProgress | None:
     return progress_of(overview) if overview.status is RunStatus.RUNNING else None
 
 
-def _progress_text(overview: RunOverview, progress: Progress | None) -> str:
+def _progress_text(overview: RunOverview, progress: RunProgress | None) -> str:
     """Where a run stands, in words: `step 40 of 157, training, about 2:03 left`."""
     steps, total = overview.steps, overview.total_steps
     counted = None if steps is None else f"step {steps:,}" + ("" if total is None else f" of {total:,}")

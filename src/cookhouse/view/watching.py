@@ -1,4 +1,4 @@
-"""Who looks at what: one poller for all pages, which asks the file system and wakes the streams of what has changed.
+"""Watchers of runs: one poller for all pages, which asks the file system and wakes the streams of what has changed.
 
 It rests while nobody looks, and never works more than a tenth of the time.
 """

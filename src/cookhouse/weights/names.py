@@ -1,4 +1,4 @@
-"""How a user names weights, the same wherever they are asked for.
+"""Names of weights, the same wherever a user is asked for some.
 
 tinker://...     the path itself, of whichever run
 runs/first       the folder of a run, meaning its best checkpoint where it keeps that (keep_best), else its last
@@ -11,18 +11,28 @@ of its name, becomes its folder before: `cookhouse.runs.listing`.
 """
 
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from cookhouse.assets import ADAPTER_RENDERER, adapter_folder
+from cookhouse.assets import ADAPTER_FOLDERS, ADAPTER_RENDERER
 from cookhouse.errors import InputError
-from cookhouse.registry import ModelRegistry, ModelVersion, Query, check_artifact, names_registered_model
+from cookhouse.files import is_folder
+from cookhouse.models.names import published_name
+from cookhouse.registry import (
+    ModelRegistry,
+    ModelVersion,
+    Query,
+    check_artifact,
+    names_registered_model,
+    open_registry,
+)
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile, named_by_run
-from cookhouse.weights.peft_folders import adapted_model, peft_folder, peft_path
+from cookhouse.weights.peft_folders import adapted_model, is_peft_folder, peft_path
 
 Purpose: TypeAlias = Literal["training", "sampling"]
 
@@ -110,7 +120,7 @@ class PeftWeights(Weights):
         return peft_path(self.folder)
 
     def origin(self, _among: Iterable[Path], /) -> Origin:
-        is_ours = adapter_folder(self.name) is not None
+        is_ours = self.name in ADAPTER_FOLDERS
         return Origin(base_model=adapted_model(self.folder), renderer_name=ADAPTER_RENDERER if is_ours else None)
 
 
@@ -119,6 +129,10 @@ class RegisteredWeights(Weights):
     """A registered model, which is looked up when something is asked of it."""
 
     registry: ModelRegistry | None
+
+    def in_registry(self, name: str | None) -> "RegisteredWeights":
+        """In the registry of this name, which is opened. Raises as `open_registry`."""
+        return replace(self, registry=open_registry(name, os.environ))
 
     @cached_property
     def version(self) -> ModelVersion:
@@ -131,7 +145,7 @@ class RegisteredWeights(Weights):
         version = self.version
         artifact = version.artifact if purpose == "training" else version.weights_to_sample
         check_artifact(version, artifact)
-        if not artifact.path.startswith(_TINKER):
+        if not is_checkpoint_path(artifact.path):
             raise InputError(
                 f"the weights of {version.id} are the folder {artifact.path}, which no service has; `cookhouse "
                 f"checkpoints import` makes a {_TINKER} path of it, to be registered instead"
@@ -155,8 +169,34 @@ class RegisteredWeights(Weights):
         return registry.get(self.name)
 
 
-class BaseModel(Weights):
-    """A base model, as it is before anything is trained."""
+class BaseModelWeights(Weights):
+    """A base model, as it is before anything is trained; or a name that only a list of runs can tell."""
+
+    @property
+    def is_folder(self) -> bool:
+        return is_folder(Path(self.name))
+
+    @property
+    def may_name_run(self) -> bool:
+        """By its number, its name or the beginning of that."""
+        return not ("://" in self.name or "@" in self.name or self.is_folder)
+
+    def may_be_had(self, *, has_service: bool) -> bool:
+        """Whether a base model might go by the name: it has an organization before it, or is on this machine.
+        `has_service`: a service is configured, and may have base models of which nobody here knows.
+        """
+        plain = published_name(self.name)
+        if plain is None or plain.startswith("cookhouse/"):
+            return False
+        organization, slash, _ = plain.partition("/")
+        if has_service or (slash and not is_folder(Path(organization))):
+            return True
+        from cookhouse.models.hub import HubPart, current_hub
+
+        try:
+            return current_hub().find(plain, HubPart.CONFIG) is not None
+        except InputError:  # no name that a hub could have
+            return False
 
     def path(self, _: Purpose, /) -> str:
         raise _names_none(self.name)
@@ -172,13 +212,29 @@ def find_weights(name: str, registry: ModelRegistry | None = None) -> Weights:
     """What a name means; whether that is there is found out when something is asked of it."""
     if name.startswith(_TINKER):
         return CheckpointPath(name)
-    if _is_run(Path(name)):
+    here = Path(name)
+    if _is_run(here):
         return RunWeights(name)
-    if (folder := peft_folder(name)) is not None:
+    if is_peft_folder(folder := ADAPTER_FOLDERS.get(name, here)):
         return PeftWeights(name, folder)
-    if names_registered_model(name):
+    if names_registered_model(name) and not here.exists():
         return RegisteredWeights(name, registry)
-    return BaseModel(name)
+    return BaseModelWeights(name)
+
+
+def with_registry(weights: Weights, registry: str | None) -> Weights:
+    """The weights, those of a registered model with the registry of this name. Raises as `open_registry`."""
+    return weights.in_registry(registry) if isinstance(weights, RegisteredWeights) else weights
+
+
+def is_checkpoint_path(text: str) -> bool:
+    """Whether a text is the `tinker://` path of a checkpoint."""
+    return text.startswith(_TINKER)
+
+
+def is_no_path_here(name: str) -> bool:
+    """Whether a name has the form of one that a service or a registry knows, so that no file is looked for."""
+    return is_checkpoint_path(name) or names_registered_model(name)
 
 
 def is_same_renderer(one: str, other: str) -> bool:

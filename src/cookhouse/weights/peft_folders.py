@@ -7,20 +7,19 @@ import hashlib
 import json
 from pathlib import Path
 
-from cookhouse.assets import TINY_MODEL, adapter_folder, resolve_model
+from cookhouse.assets import TINY_MODEL, resolve_model
 from cookhouse.errors import InputError
 
 _PREFIX = "tinker://peft-"
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
-def peft_folder(name: str) -> Path | None:
-    """The folder of the adapter that a text names: an embedded one, or the folder itself; None: it names none."""
-    folder = adapter_folder(name) or Path(name)
+def is_peft_folder(folder: Path) -> bool:
+    """Whether a PEFT adapter lies there."""
     try:
-        return folder if (folder / _FILES[0]).is_file() else None
+        return (folder / _FILES[0]).is_file()
     except (OSError, ValueError):  # what is no path at all
-        return None
+        return False
 
 
 def adapted_model(folder: Path) -> str | None:

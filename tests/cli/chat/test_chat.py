@@ -13,16 +13,15 @@ from typing import Any, cast
 import pytest
 
 from cookhouse.chat import Message
-from cookhouse.cli.chat.commands import HELP, ChatSession
-from cookhouse.cli.chat.conversation import Conversation
+from cookhouse.cli.chat.commands import HELP, ChatHistory, ChatSession
 from cookhouse.cli.chat.screen import Screen, Writer
 from cookhouse.data import read_conversations
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.service.sampling.chat_model import Answer, ChatModel, Draw
-from cookhouse.service.sampling.engine import Engine
+from cookhouse.service.sampling.chat_model import ChatAnswer, ChatModel, SamplingOptions
+from cookhouse.service.sampling.sampling_service import SamplingService
 from cookhouse.service.sampling.target import Target
 
-DRAW = Draw(max_tokens=20, temperature=1.0, top_p=1.0, seed=None)
+DRAW = SamplingOptions(max_tokens=20, temperature=1.0, top_p=1.0, seed=None)
 
 
 class Script(Screen):
@@ -57,7 +56,7 @@ class Parrot:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def answer(self, messages: Sequence[Message], show: Callable[[Any], None], *, attempt: int = 0) -> Answer:
+    async def answer(self, messages: Sequence[Message], show: Callable[[Any], None], *, attempt: int = 0) -> ChatAnswer:
         asked = str(messages[-1]["content"])
         if asked == "fail":
             raise InputError("the conversation has 9 tokens")
@@ -70,25 +69,25 @@ class Parrot:
             await asyncio.sleep(60)
         text = f"{self.name}: {asked}, {messages[0]['role']} {len(messages)}.{attempt}"
         show({"type": "text", "text": text})
-        return Answer(message={"role": "assistant", "content": text}, text=text, note=None)
+        return ChatAnswer(message={"role": "assistant", "content": text}, text=text, note=None)
 
 
 class Engines:
     """Opens parrots."""
 
-    async def chat_model(self, target: Target, draw: Draw) -> Parrot:
+    async def chat_model(self, target: Target, draw: SamplingOptions) -> Parrot:
         del draw
         if target.model_name == "org/gone":
             raise InputError("there is no such model")
         return Parrot(target.label)
 
 
-def talk(*lines: str | type[BaseException], has_user: bool = True) -> tuple[Script, Conversation]:
+def talk(*lines: str | type[BaseException], has_user: bool = True) -> tuple[Script, ChatHistory]:
     """Hold a conversation of these lines."""
-    script, conversation = Script(*lines, has_user=has_user), Conversation()
+    script, conversation = Script(*lines, has_user=has_user), ChatHistory()
     talking = ChatSession(
         screen=script,
-        engine=cast("Engine", Engines()),
+        service=cast("SamplingService", Engines()),
         draw=DRAW,
         registry=None,
         conversation=conversation,

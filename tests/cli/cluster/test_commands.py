@@ -15,7 +15,7 @@ from tests.server.test_routes import Server
 from tests.waiting import wait_until
 
 from cookhouse.cli import main
-from cookhouse.cli.cluster.table import lines_of
+from cookhouse.cli.cluster.commands import lines_of
 from cookhouse.server.pool.plans import plans_of
 
 

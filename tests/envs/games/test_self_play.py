@@ -10,8 +10,7 @@ from tests.envs.answers import TINY, answer_with, configured, tokens_of
 
 from cookhouse.envs import Prompting, RaceGame, RaceGroupBuilder, RacePlayerEnv, SelfPlayConfig
 from cookhouse.envs.games import self_play as module
-from cookhouse.envs.games.race import perfect_bot, random_bot
-from cookhouse.envs.games.self_play import GameTable, Race
+from cookhouse.envs.games.self_play import GameTable, Race, perfect_bot, random_bot
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.rl import RolloutStrategy, do_group_rollout, minimum_viable, retry
 from cookhouse.rl.sampling.fake import FakeSampler

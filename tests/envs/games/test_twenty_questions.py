@@ -12,7 +12,7 @@ from tests.envs.answers import TINY, answer_with, configured
 
 from cookhouse.chat import Message, Renderer
 from cookhouse.envs import GroupDataset, Prompting, Secret, TwentyQuestionsConfig, TwentyQuestionsEnv, TwoModelBuilder
-from cookhouse.envs.games.answerer import ModelAnswerer, NumberAnswerer
+from cookhouse.envs.games.twenty_questions import ModelAnswerer, NumberAnswerer
 from cookhouse.envs.second_model import SecondModelSpec
 from cookhouse.errors import InputError
 from cookhouse.rl import StopCondition, TokensWithLogprobs

@@ -16,8 +16,8 @@ import pytest
 import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.grading.ifeval import parse_instructions, score_instructions
+from cookhouse.grading.ifeval.checks import split_sentences, split_words
 from cookhouse.grading.ifeval.instructions import Instruction
-from cookhouse.grading.ifeval.segments import split_sentences, split_words
 
 _NEEDS_PUNKT = {"change_case:capital_word_frequency"}
 _SENTENCES = "length_constraints:number_sentences"

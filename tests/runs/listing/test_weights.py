@@ -70,7 +70,7 @@ def test_weights_of_a_run_are_named_by_its_folder(name: str, may_be_model: bool,
     ],
 )
 def test_what_is_asked_for_is_a_run_or_what_weights_go_by(name: str, means: str, place: Path) -> None:
-    assert weights_asked_for(name, has_service=False, place=place) == means
+    assert weights_asked_for(name, has_service=False, place=place).name == means
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_what_may_be_of_several_runs_or_of_none_is_refused(place: Path) -> None:
 
 
 def test_a_configured_service_may_have_a_model_of_any_name(place: Path) -> None:
-    assert weights_asked_for("mine", has_service=True, place=place) == "mine"
+    assert weights_asked_for("mine", has_service=True, place=place).name == "mine"
     with pytest.raises(UnknownNameError):
         weights_asked_for("What is 2+3?", has_service=True, place=place)

@@ -9,7 +9,7 @@ from tests.runs.kit import make_run
 
 from cookhouse.runs.listing.find import find_runs
 from cookhouse.runs.listing.overview import overview_of
-from cookhouse.runs.reading.progress import Progress, progress_of
+from cookhouse.runs.reading.progress import RunProgress, progress_of
 from cookhouse.telemetry import Event, LogSink, events, log_file, read_event
 
 WAITING = Event(name=events.RUN_WAITING, step=0, metrics={"seconds": 10.0}, text={"what": "a=b seconds=9: to \x1b[2J"})
@@ -20,7 +20,7 @@ EVALUATED = Event(
 )
 
 
-def progress(tmp_path: Path, *logged: Event, later: float = 1.0) -> Progress:
+def progress(tmp_path: Path, *logged: Event, later: float = 1.0) -> RunProgress:
     run = make_run(tmp_path / "runs" / "a", rows=[{"step": step, "time/step_seconds": 2.0} for step in range(3)])
     record = json.loads((run / "run.json").read_text())
     record["launches"][0]["total_steps"] = 13

@@ -14,11 +14,11 @@ from cookhouse.chat import Message, Renderer, get_renderer
 from cookhouse.cli.sampling_options import note_of
 from cookhouse.errors import InputError
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.chat_model import ChatModel, SamplingOptions
 from cookhouse.service.sampling.target import Target
 from cookhouse.training import FakeService
 
-DRAW = Draw(max_tokens=100, temperature=0.0, top_p=1.0, seed=7)
+DRAW = SamplingOptions(max_tokens=100, temperature=0.0, top_p=1.0, seed=7)
 TARGET = Target(model_name=TINY_MODEL, sampler_path=None, renderer_name=None, state_dir=None)
 ASKED: list[Message] = [{"role": "user", "content": "Why?"}]
 LONG = "Because the water, which is wet, runs down the hill and not up, as everyone knows who has seen one. 日本"
@@ -47,7 +47,7 @@ class Saying(FakeService):
         super().__init__(answer=answer, **options)
 
 
-async def ask(service: FakeService, draw: Draw = DRAW, *, is_streamed: bool = True) -> tuple[Any, list[str]]:
+async def ask(service: FakeService, draw: SamplingOptions = DRAW, *, is_streamed: bool = True) -> tuple[Any, list[str]]:
     target = replace(TARGET, renderer_name="qwen3_instruct")
     chat_model = await ChatModel.open(service, target, draw, is_streamed=is_streamed)
     shown: list[str] = []

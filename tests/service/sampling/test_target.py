@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cookhouse.assets import adapter_folder
+from cookhouse.assets import ADAPTER_FOLDERS
 from cookhouse.errors import InputError
 from cookhouse.service.sampling.target import find_target
 from cookhouse.weights.peft_folders import peft_path
@@ -68,8 +68,7 @@ def test_weights_of_another_base_model_are_refused_before_anything_is_loaded(tmp
 
 def test_a_peft_folder_is_what_the_engine_takes_with_the_base_model_that_it_names(tmp_path: Path) -> None:
     # Catches a PEFT folder that can be trained on from, and not be talked with.
-    embedded = adapter_folder("cookhouse/tiny-chat")
-    assert embedded is not None
+    embedded = ADAPTER_FOLDERS["cookhouse/tiny-chat"]
     named = find_target("cookhouse/tiny-chat")
     assert (named.adapter, named.sampler_path) == (embedded, peft_path(embedded))
     assert named.renderer_name == "human_ai"  # the only chat format that it knows

@@ -17,15 +17,15 @@ from tests.view.conftest import TOKEN
 from cookhouse.assets import TINY_MODEL
 from cookhouse.chat import get_renderer
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.chat_model import ChatModel, SamplingOptions
 from cookhouse.service.sampling.target import Target
 from cookhouse.training import FakeService
 from cookhouse.training.clients.fake import FakeState
 from cookhouse.view.access import Access
-from cookhouse.view.app import create_app
 from cookhouse.view.place import Place
-from cookhouse.view.playground.engine import Say
 from cookhouse.view.playground.playground import Playground
+from cookhouse.view.playground.shared_service import Say
+from cookhouse.view.serving import create_app
 
 RENDERER = "qwen3_instruct"
 END = "<|im_end|>"
@@ -42,7 +42,7 @@ def make_trained(folder: Path, number: int = 0, **settings: Any) -> Path:
 
 @dataclass(kw_only=True)
 class FakeEngine:
-    """Opens weights that say a text of their own each. Fits `Opener`; `open` fits `OpenEngine`."""
+    """Opens weights that say a text of their own each. Fits `Opener`; `open` fits `OpenService`."""
 
     says: dict[str, str] = field(default_factory=dict)
     """By name; of others it is their name."""
@@ -70,7 +70,7 @@ class FakeEngine:
         del targets
         return self.has_all
 
-    async def chat_models(self, targets: Sequence[Target], draw: Draw) -> list[ChatModel]:
+    async def chat_models(self, targets: Sequence[Target], draw: SamplingOptions) -> list[ChatModel]:
         return [await ChatModel.open(self._service(target), target, draw, is_streamed=True) for target in targets]
 
     def _service(self, target: Target) -> FakeService:
@@ -118,7 +118,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def playground(runs: Path, engine: FakeEngine) -> Playground:
-    return Playground(Place(runs), open_engine=engine.open)
+    return Playground(Place(runs), open_service=engine.open)
 
 
 @pytest.fixture

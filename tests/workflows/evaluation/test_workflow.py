@@ -18,7 +18,7 @@ import cookhouse
 from cookhouse.adapters import Adapters
 from cookhouse.chat import Message, text_of
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.runs.reading.answer_sets import AnswerReader
+from cookhouse.runs.reading.answer_sets import AnswerSetReader
 from cookhouse.training import Interrupt
 
 COUNT = 24
@@ -125,7 +125,7 @@ def test_what_was_asked_can_be_read_without_the_benchmark(own: Path) -> None:
         "asked": [["user", "77"]],
     }
     assert rows[1]["asked"][0][1].endswith("777… (10,000 more characters)")
-    kept = AnswerReader().read(own / "run", None)
+    kept = AnswerSetReader().read(own / "run", None)
     assert (kept.problems, kept.scores) == ([], {("words", 0): 1.0, ("words", 1): 1.0})
     assert [answer.text for answer in kept.answers(("words", 1))] == ["odd"]
 

@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cookhouse.cli.chat.conversation import Conversation
 from cookhouse.cli.models.commands import Registry
 from cookhouse.cli.sampling_options import (
     MaxTokens,
@@ -24,13 +24,71 @@ from cookhouse.cli.sampling_options import (
 )
 from cookhouse.cli.verbosity import LogLevel, Verbose
 from cookhouse.errors import CookhouseError, InputError
-from cookhouse.service.sampling.chat_model import Answer, ChatModel, Draw
+from cookhouse.files import append_row
+from cookhouse.service.sampling.chat_model import ChatAnswer, ChatModel, SamplingOptions
 from cookhouse.service.sampling.target import Target, find_target
 
 if TYPE_CHECKING:
     from cookhouse.chat import Delta, Message
     from cookhouse.cli.chat.screen import Screen
-    from cookhouse.service.sampling.engine import Engine
+    from cookhouse.service.sampling.sampling_service import SamplingService
+
+
+@dataclass(kw_only=True)
+class ChatHistory:
+    """What was said so far."""
+
+    system: str | None = None
+    turns: "list[Message]" = field(default_factory=list)
+    """Of user and assistant; a question that was not answered is the last one."""
+    num_draws: int = 0
+    """Of the last answer."""
+
+    @property
+    def messages(self) -> "Sequence[Message]":
+        """All of it, as a model is asked."""
+        first: list[Message] = [] if self.system is None else [{"role": "system", "content": self.system}]
+        return [*first, *self.turns]
+
+    def ask(self, question: str) -> None:
+        """Say something; a question before it that was not answered is taken back."""
+        if self.turns and self.turns[-1]["role"] == "user":
+            self.turns.pop()
+        self.turns.append({"role": "user", "content": question})
+        self.num_draws = 0
+
+    def ask_again(self) -> None:
+        """Take the last answer back.
+
+        Raises:
+            InputError: nothing was asked.
+        """
+        if not self.turns:
+            raise InputError("nothing was asked yet; ask first, and /again samples another answer")
+        if self.turns[-1]["role"] != "user":
+            self.turns.pop()
+            self.num_draws += 1
+
+    def answered(self, message: "Message") -> None:
+        """Keep an answer, or what there is of one that was stopped."""
+        self.turns.append(message)
+
+    def clear(self) -> None:
+        """Begin anew, with the same system message."""
+        self.turns.clear()
+
+    def save(self, file_name: str) -> str:
+        """Append it to a JSONL file that can be trained on, as one line; what to say of that.
+
+        Raises:
+            InputError: nothing was answered yet, or the file holds something else.
+        """
+        if not self.turns or self.turns[-1]["role"] == "user":
+            raise InputError("the last question has no answer yet: nothing is there to train on")
+        path = Path(file_name).expanduser()
+        number = append_row(path, {"messages": list(self.messages)})
+        return f"saved as line {number:,} of {path}: cookhouse run supervised dataset_path={path}"
+
 
 HELP = """\
 /system TEXT  set the system message; no text
@@ -71,25 +129,25 @@ def chat(
     the last answer can be changed, and a conversation be saved to train on. Without a terminal, each line of standard
     input is a message or a command, and answers alone are written to standard output.
     """
-    draw = Draw(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    draw = SamplingOptions(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     target = find_target(weights, model, renderer, registry)
     asyncio.run(converse(target, draw, system, registry))
 
 
-async def converse(target: Target, draw: Draw, system: str | None, registry: str | None) -> None:
+async def converse(target: Target, draw: SamplingOptions, system: str | None, registry: str | None) -> None:
     """Take turns with whoever types until they leave."""
     from cookhouse.cli.chat.screen import Screen
-    from cookhouse.service.sampling.engine import Engine
+    from cookhouse.service.sampling.sampling_service import SamplingService
 
     screen = Screen()
-    async with Engine(say=screen.say) as engine:
+    async with SamplingService(say=screen.say) as service:
         session = ChatSession(
             screen=screen,
-            engine=engine,
+            service=service,
             draw=draw,
             registry=registry,
-            conversation=Conversation(system=system),
-            chat_model=await engine.chat_model(target, draw),
+            conversation=ChatHistory(system=system),
+            chat_model=await service.chat_model(target, draw),
         )
         if screen.has_user:
             screen.say(f"{session.chat_model.name}; /help says what can be typed, Ctrl-D leaves")
@@ -101,10 +159,10 @@ class ChatSession:
     """A conversation with whoever types."""
 
     screen: "Screen"
-    engine: "Engine"
-    draw: Draw
+    service: "SamplingService"
+    draw: SamplingOptions
     registry: str | None
-    conversation: Conversation
+    conversation: ChatHistory
     chat_model: ChatModel
 
     async def go_on(self) -> None:
@@ -172,7 +230,7 @@ class ChatSession:
         if not name:
             self.screen.say(f"this is {self.chat_model.name}")
             return
-        self.chat_model = await self.engine.chat_model(find_target(name, registry=self.registry), self.draw)
+        self.chat_model = await self.service.chat_model(find_target(name, registry=self.registry), self.draw)
         self.screen.say(f"this is {self.chat_model.name} now")
 
     async def _answer(self) -> None:
@@ -217,7 +275,7 @@ def _partial(text: str) -> "Message | None":
 
 
 @contextlib.contextmanager
-def _stopped_by_interrupt(task: "asyncio.Future[Answer]") -> Iterator[None]:
+def _stopped_by_interrupt(task: "asyncio.Future[ChatAnswer]") -> Iterator[None]:
     """On a terminal, Ctrl-C cancels the task and nothing else."""
     if not sys.stdin.isatty():
         yield

@@ -1,4 +1,4 @@
-"""What is typed and what is shown: on a terminal with line editing and words that are not broken, else plain lines."""
+"""Terminal of a chat: typed with line editing, shown without breaking words; elsewhere plain lines."""
 
 import signal
 import sys

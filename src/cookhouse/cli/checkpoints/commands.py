@@ -15,7 +15,7 @@ import typer
 
 from cookhouse.blobs import open_blobs, put_folder
 from cookhouse.cli.checkpoints.deletion import delete
-from cookhouse.cli.checkpoints.saved import Saved, find_saved, folder_of, list_saved
+from cookhouse.cli.checkpoints.saved import SavedCheckpoint, find_saved, folder_of, list_saved
 from cookhouse.cli.help import WholeSentences
 from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
 from cookhouse.cli.tables import side_by_side, when
@@ -251,12 +251,12 @@ def push(
 checkpoints_app.command()(delete)
 
 
-def _base_name(saved: Saved) -> str | None:
+def _base_name(saved: SavedCheckpoint) -> str | None:
     """What the base model of a checkpoint was served as; None: no server knows of the checkpoint."""
     return None if saved.row is None else plain_name(saved.row.base_model)
 
 
-def _origin(saved: Saved) -> dict[str, str]:
+def _origin(saved: SavedCheckpoint) -> dict[str, str]:
     """What a model card says of where a checkpoint came from; of a run also its recipe and chat format."""
     config_file = (saved.run or Path()) / CONFIG_FILE
     is_known = saved.run is not None and config_file.is_file()
@@ -279,7 +279,7 @@ def _origin(saved: Saved) -> dict[str, str]:
     return {name: str(fact) for name, fact in facts.items() if fact is not None}
 
 
-def _row(saved: Saved) -> Sequence[str]:
+def _row(saved: SavedCheckpoint) -> Sequence[str]:
     step = "-" if saved.step is None else str(saved.step)
     if saved.row is None:
         return (saved.path or "-", step, "-", "-", "-", "-")
@@ -293,7 +293,7 @@ def _row(saved: Saved) -> Sequence[str]:
     )
 
 
-def _recorded(saved: Saved) -> Iterable[tuple[str, str]]:
+def _recorded(saved: SavedCheckpoint) -> Iterable[tuple[str, str]]:
     """What is known of a checkpoint besides its files."""
     if saved.path is not None:
         yield "path", saved.path

@@ -13,7 +13,7 @@ import typer
 
 from cookhouse.cli.checkpoints.saved import (
     TINKER,
-    Saved,
+    SavedCheckpoint,
     find_saved,
     is_run_folder,
     is_unread,
@@ -29,6 +29,7 @@ from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.connection import check_reachable, configured_service
 from cookhouse.service.local import default_state_dir, service_folder
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+from cookhouse.weights.names import is_checkpoint_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def delete(
 
 
 def _meant(name: str, keep: int, run: str | None, state_dir: Path | None) -> list[_Going]:
-    if name.startswith(TINKER):
+    if is_checkpoint_path(name):
         return [_of_path(name, run, state_dir)]
     folder = run_folder(name)
     if not is_run_folder(folder):
@@ -119,7 +120,7 @@ def _of_path(path: str, run: str | None, state_dir: Path | None) -> _Going:
     return _Going(path=path, num_bytes=row.size_bytes, run=None, state_dir=kept_in)
 
 
-def _of_run(saved: Saved, folder: Path, every: Sequence[Saved]) -> _Going:
+def _of_run(saved: SavedCheckpoint, folder: Path, every: Sequence[SavedCheckpoint]) -> _Going:
     assert saved.path is not None
     is_named = saved.step == meant(every).step
     if saved.row is not None:

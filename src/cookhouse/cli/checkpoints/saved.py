@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING
 from cookhouse.cli.runs.names import run_folder
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.extras import has_engine, require_engine
-from cookhouse.registry import check_artifact, names_registered_model, open_registry
+from cookhouse.files import is_folder
+from cookhouse.registry import check_artifact
+from cookhouse.runs.listing.weights import weights_asked_for
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, keeps_checkpoints, service_folder
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+from cookhouse.weights.names import (
+    BaseModelWeights,
+    CheckpointPath,
+    RegisteredWeights,
+    Weights,
+    find_weights,
+    is_checkpoint_path,
+)
 
 if TYPE_CHECKING:
     from cookhouse.server.storage.store.rows import CheckpointRow
@@ -25,7 +35,7 @@ _WHAT_PEFT_LOADS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint; what is not known of it is None."""
 
     path: str | None
@@ -42,7 +52,7 @@ class Saved:
     """The folder of the run that recorded it."""
 
 
-def list_saved(where: Path) -> list[Saved]:
+def list_saved(where: Path) -> list[SavedCheckpoint]:
     """The checkpoints of a run directory or of a server's state folder, oldest first.
 
     Raises:
@@ -55,7 +65,7 @@ def list_saved(where: Path) -> list[Saved]:
     return _of_state_dir(where)
 
 
-def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
+def find_saved(which: str, run: str | None, state_dir: Path | None) -> SavedCheckpoint:
     """The checkpoint that `which` names: a `tinker://` path, a checkpoint's own folder, a run, meaning its best
     where it kept that, else its last, or a registered model as `name@version` or `name@stage`.
 
@@ -65,11 +75,14 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
     Raises:
         InputError: there is no such checkpoint on this machine.
     """
-    if names_registered_model(which) and not Path(which).exists():
-        return _registered(which)
-    if not which.startswith(TINKER):
-        return _in_folder(_folder_named(which))
-    where = (state_dir or saved_by(which)) if run is None else run_folder(run)
+    meant = find_weights(which)
+    if isinstance(meant, BaseModelWeights) and not meant.is_folder:
+        meant = weights_asked_for(which, has_service=False)
+    if isinstance(meant, RegisteredWeights):
+        return _registered(meant.in_registry(None))
+    if not isinstance(meant, CheckpointPath):
+        return _in_folder(_folder_of(meant))
+    where = (state_dir or meant.saved_by((RUNS_FOLDER,))) if run is None else run_folder(run)
     if where is None:
         where = default_state_dir(os.environ)
         if not where.exists():
@@ -83,33 +96,23 @@ def find_saved(which: str, run: str | None, state_dir: Path | None) -> Saved:
     return known[which]
 
 
-def _folder_named(name: str) -> Path:
-    """The folder that a name of weights means.
-
-    Raises:
-        UnknownNameError: it names none.
-        InputError: they are not what was trained here.
-    """
-    from cookhouse.runs.listing.find import is_folder
-    from cookhouse.runs.listing.weights import weights_asked_for
-
-    found = name if is_folder(name) else weights_asked_for(name, has_service=False)
-    if not is_folder(found):
+def _folder_of(weights: Weights) -> Path:
+    """Raises `InputError`: they are not what was trained here."""
+    folder = Path(weights.name)
+    if not is_folder(folder):
         raise InputError(
-            f"{name} is a base model, or an adapter of the package: nothing of it is a checkpoint; name a run, a "
-            f"checkpoint's {TINKER} path, or a registered model as NAME@VERSION"
+            f"{weights.name} is a base model, or an adapter of the package: nothing of it is a checkpoint; name a run, "
+            f"a checkpoint's {TINKER} path, or a registered model as NAME@VERSION"
         )
-    return Path(found)
+    return folder
 
 
 def saved_by(path: str) -> Path | None:
     """The folder of the run here that recorded a `tinker://` path; None: nobody did."""
-    from cookhouse.weights.names import find_weights
-
     return find_weights(path).saved_by((RUNS_FOLDER,))
 
 
-def folder_of(saved: Saved) -> Path:
+def folder_of(saved: SavedCheckpoint) -> Path:
     """The files of a checkpoint in the engine's own format.
 
     Raises:
@@ -138,23 +141,23 @@ def folder_of(saved: Saved) -> Path:
     return saved.folder
 
 
-def is_unread(saved: Saved) -> bool:
+def is_unread(saved: SavedCheckpoint) -> bool:
     """Whether the run's own service on this machine may keep it, which takes the engine to read."""
     if saved.row is not None or saved.run is None or has_engine():
         return False
     return keeps_checkpoints(service_folder(saved.run))
 
 
-def _registered(name: str) -> Saved:
+def _registered(weights: RegisteredWeights) -> SavedCheckpoint:
     """The weights of a registered model to train on from, which are never rounded."""
-    version = open_registry(None, os.environ).get(name)
+    version = weights.version
     check_artifact(version, version.artifact)
     path, files, run = version.artifact.path, version.artifact.files, version.run_folder
-    if not path.startswith(TINKER):
+    if not is_checkpoint_path(path):
         return _in_folder(Path(path))
     if run is not None and is_run_folder(Path(run)):
         return find_saved(path, run, None)
-    return Saved(path=path, folder=None if files is None else Path(files))
+    return SavedCheckpoint(path=path, folder=None if files is None else Path(files))
 
 
 def is_run_folder(folder: Path) -> bool:
@@ -162,11 +165,11 @@ def is_run_folder(folder: Path) -> bool:
     return (folder / CHECKPOINTS_FILE).is_file()
 
 
-def _in_folder(folder: Path) -> Saved:
+def _in_folder(folder: Path) -> SavedCheckpoint:
     from cookhouse.engine.files.manifest import is_checkpoint
 
     if is_checkpoint(folder):
-        return Saved(path=None, folder=folder)
+        return SavedCheckpoint(path=None, folder=folder)
     if not is_run_folder(folder):
         raise InputError(
             f"{folder} is neither a checkpoint's folder nor a run's; name one of them, or a checkpoint's {TINKER} path"
@@ -177,12 +180,12 @@ def _in_folder(folder: Path) -> Saved:
     return meant(saved)
 
 
-def meant(saved: Sequence[Saved]) -> Saved:
+def meant(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint:
     """What is meant where the run is named that saved these: the best where it kept that, else the last."""
     return next((each for each in reversed(saved) if each.best is not None), saved[-1])
 
 
-def _of_run(folder: Path) -> list[Saved]:
+def _of_run(folder: Path) -> list[SavedCheckpoint]:
     """What a run recorded, the training state after the weights for sampling: its weights are never rounded. What the
     run's own service keeps of it is left out without the engine.
     """
@@ -194,7 +197,7 @@ def _of_run(folder: Path) -> list[Saved]:
     by_path = {saved.path: saved for saved in kept}
     return [
         replace(
-            by_path.get(path, Saved(path=path, folder=None)),
+            by_path.get(path, SavedCheckpoint(path=path, folder=None)),
             step=point.step,
             run=folder,
             best=checkpoint_text(point) if point.best else None,
@@ -205,8 +208,10 @@ def _of_run(folder: Path) -> list[Saved]:
     ]
 
 
-def _of_state_dir(state_dir: Path) -> list[Saved]:
+def _of_state_dir(state_dir: Path) -> list[SavedCheckpoint]:
     require_engine(f"reading what a server keeps in {state_dir}")
     from cookhouse.server.storage.checkpoints.state_folder import stored_checkpoints
 
-    return [Saved(path=kept.row.path, folder=kept.folder, row=kept.row) for kept in stored_checkpoints(state_dir)]
+    return [
+        SavedCheckpoint(path=kept.row.path, folder=kept.folder, row=kept.row) for kept in stored_checkpoints(state_dir)
+    ]

@@ -1,4 +1,4 @@
-"""What is registered by hand: of a run's folder what the run recorded, of other weights what they say themselves."""
+"""Registration by hand: of a run's directory what the run recorded, of other weights what they say themselves."""
 
 import math
 import os
@@ -12,6 +12,7 @@ from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import Artifact, Descent, ModelRegistry, NewModel, config_sha256, read_artifact
 from cookhouse.runs.names import METRICS_FILE
 from cookhouse.telemetry import metrics_at, ranked, split_values
+from cookhouse.weights.names import is_checkpoint_path
 from cookhouse.weights.peft_folders import adapted_model
 
 
@@ -36,7 +37,7 @@ def model_by_hand(
     weights = weights_named(weights, may_be_model=False)
     if is_run_folder(Path(weights)):
         known = _of_run(registry, name, Path(weights))
-    elif weights.startswith(TINKER):
+    elif is_checkpoint_path(weights):
         known = _of_path(name, weights, run, base_model)
     else:
         known = _of_folder(name, Path(weights), base_model)

@@ -74,7 +74,7 @@ def list_(
         recipes = ", ".join(sorted({str(run.record.get("recipe", "?")) for run in found}))
         typer.echo(f"none of the {len(found)} runs in {under}/ matches; their recipes are {recipes}", err=True)
         return
-    from cookhouse.cli.runs.list import print_runs
+    from cookhouse.cli.runs.summary import print_runs
 
     print_runs(overviews)
     if len(newest) < len(tops):

@@ -1,4 +1,4 @@
-"""How a run is named on the command line, the same wherever one is asked for."""
+"""Names of runs on the command line, the same wherever one is asked for."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from cookhouse.files import is_folder
 from cookhouse.runs.names import RUNS_FOLDER
 
 NAMING = "its name or the beginning of it, its number in `cookhouse runs`, or its folder"
@@ -20,9 +21,9 @@ def complete_run(incomplete: str) -> Iterable[str]:
 
 def run_folder(name: str, place: Path = RUNS_FOLDER) -> Path:
     """The folder that a user means: one that is there, or that of the run of this name. Raises as `find_run`."""
-    from cookhouse.runs.listing.find import find_run, is_folder
+    from cookhouse.runs.listing.find import find_run
 
-    return Path(name) if is_folder(name) else find_run(name, place)
+    return Path(name) if is_folder(Path(name)) else find_run(name, place)
 
 
 Run: TypeAlias = Annotated[

@@ -1,15 +1,18 @@
-"""What `cookhouse runs show` and `compare` print."""
+"""Output of `cookhouse runs list`, `show` and `compare`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from cookhouse.cli.summary import print_sweep
-from cookhouse.cli.tables import side_by_side
+from cookhouse.cli.tables import fitted, shortened, side_by_side, when
 from cookhouse.errors import InputError, printable
 from cookhouse.report import Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, read_history, read_record, read_result
+from cookhouse.runs.history.facts import duration
+from cookhouse.runs.listing.overview import RunOverview
 from cookhouse.runs.names import REPORT_FILE, ROLLOUTS_FOLDER
 from cookhouse.runs.reading.settings import has_origins, recorded_settings
 from cookhouse.sweeps.record import is_sweep, read_sweep
@@ -156,3 +159,64 @@ def _print_checkpoints(console: Console, record: RunRecord) -> None:
         for kind, place in (("state", point.state_path), ("sampler", point.sampler_path)):
             if place is not None:
                 say(console, printable(f"  step {point.step:<6} {kind:<8} {place}"))
+
+
+_HEADER = ("#", "name", "recipe", "model", "steps", "metric", "time", "started", "state")
+_SPARE = ("model", "started", "recipe", "time")
+_DEAR = ("metric", "steps")
+"""Columns in the order in which they are left out where there is no room."""
+_STYLES = {
+    RunStatus.RUNNING: "cyan",
+    RunStatus.FINISHED: "green",
+    RunStatus.INTERRUPTED: "yellow",
+    RunStatus.FAILED: "red",
+}
+
+
+def print_runs(overviews: Sequence[RunOverview]) -> None:
+    """The runs in their order, a line each; a terminal without room for all columns is told which it lacks."""
+    console = make_console()
+    width = console.width if console.is_terminal else None
+    rows = [_row(overview) for overview in overviews]
+    (header, *lines), left_out = fitted(_HEADER, rows, width, cut="name", spare=_SPARE, dear=_DEAR)
+    say(console, header, style="dim")
+    for overview, line in zip(overviews, lines, strict=True):
+        text = Text(line)
+        start = line.rindex(overview.status)
+        text.stylize(_STYLES[overview.status], start, start + len(overview.status))
+        console.print(text, soft_wrap=True)
+        if overview.error and overview.status is RunStatus.FAILED:
+            told = overview.error if width is None else shortened(overview.error, width - 4)
+            say(console, f"    {told}", style="dim")
+    if left_out:
+        say(
+            console, f"no room for {', '.join(left_out)}: a wider terminal, `runs show` or --json has more", style="dim"
+        )
+
+
+def _row(overview: RunOverview) -> Sequence[str]:
+    indent = "  " * overview.number.count(".")
+    return (
+        overview.number,
+        indent + overview.name,
+        overview.recipe or "-",
+        overview.model or "-",
+        _steps(overview),
+        _outcome(overview),
+        duration(overview.seconds),
+        when(overview.started_at.timestamp()),
+        overview.status + " (synthetic)" * overview.is_synthetic,
+    )
+
+
+def _outcome(overview: RunOverview) -> str:
+    if overview.headline is None:
+        return "-"
+    return ", best ".join(filter(None, (overview.headline.text, overview.best_text)))
+
+
+def _steps(overview: RunOverview) -> str:
+    if overview.steps is None:
+        return "-"
+    total = "?" if overview.total_steps is None else f"{overview.total_steps:,}"
+    return f"{overview.steps:,}/{total}"

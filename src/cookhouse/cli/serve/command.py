@@ -1,19 +1,23 @@
-"""The options of `cookhouse serve`, and what they come to."""
+"""`cookhouse serve`: its command line checked, and the server started by it."""
 
 import asyncio
+import inspect
+import ipaddress
 import os
-from collections.abc import Sequence
+import socket
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.cli.runs.names import NAMING, complete_run, run_folder
-from cookhouse.cli.serve.backup import back_up_state, check_backup
-from cookhouse.cli.serve.checks import check_command, check_port_is_free, is_loopback, parse_keys
+from cookhouse.cli.runs.names import run_folder
 from cookhouse.cli.serve.foreground import run_in_foreground
+from cookhouse.cli.serve.options import ServeOptions
 from cookhouse.errors import InputError
 from cookhouse.extras import require_engine
 from cookhouse.models.names import parse_served
@@ -44,260 +48,7 @@ def _with_address(words: Sequence[str]) -> list[str]:
     return completed
 
 
-@serve_app.command(cls=ServeCommand)
-def serve(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="-- COMMAND",
-            help="Serve while this command runs, which finds the address and a key in its environment, and exit as it "
-            "does.",
-            show_default=False,
-        ),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="Port to listen on; 0 takes a free one.",
-            show_default="8000; beside a command a free one",
-        ),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            "--base-model",
-            "-m",
-            help="Base model: cookhouse/tiny, a hub id or a folder, or NAME=FOLDER to serve a folder under a name that "
-            "programs ask for. Repeatable.",
-            show_default=TINY_MODEL,
-        ),
-    ] = None,
-    state_dir: Annotated[
-        Path | None,
-        typer.Option(help="Folder of checkpoints and database.", show_default="~/.local/state/cookhouse/serve"),
-    ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            envvar="COOKHOUSE_DATABASE",
-            help="postgresql://USER:PASSWORD@HOST/NAME, a database of PostgreSQL's of its own (extra `postgres`).",
-            show_default="server.db in --state-dir",
-        ),
-    ] = None,
-    shared_folder: Annotated[
-        Path | None,
-        typer.Option(
-            help="One of several servers over the same --database: the folder of checkpoints and journal, which all of "
-            "them see.",
-            show_default="the only server",
-        ),
-    ] = None,
-    server_url: Annotated[
-        str | None,
-        typer.Option(
-            help="Beside --shared-folder: where the other servers reach this one, as in http://10.0.0.1:8000.",
-            show_default=False,
-        ),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(envvar="COOKHOUSE_DEVICE", help="cpu, cuda or cuda:N.", show_default="cuda where there is a GPU"),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[ADDRESS]",
-            help="Run the engine on Ray (extra `ray`): HOST:PORT of its head, or auto on a machine that is a node of "
-            "its cluster; without either on a cluster of this machine, which it starts.",
-            show_default="in a process of its own",
-        ),
-    ] = None,
-    worker_cpus: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Cores that an engine takes of a node of Ray's.",
-            show_default="1 with a GPU; else all, or an equal part for each of several",
-        ),
-    ] = None,
-    worker_gpus: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="GPUs that an engine takes of a node of Ray's; 0.5 shares one.",
-            show_default="1 where there are any",
-        ),
-    ] = None,
-    worker_memory_bytes: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Memory that is reserved for an engine at a node of Ray's, and bounds it.", show_default="none"
-        ),
-    ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            envvar="COOKHOUSE_PRECISION",
-            help="float32 or bfloat16, of base model and activations.",
-            show_default="bfloat16 where the GPU or the processor gains from it, else float32",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Processes that train and sample side by side, each with its part of this machine's cores and memory, "
-            "or a GPU of its own.",
-            show_default="1",
-        ),
-    ] = None,
-    trainers: Annotated[
-        int | None, typer.Option(min=1, help="In place of --workers: processes that only train.", show_default=False)
-    ] = None,
-    samplers: Annotated[
-        int | None, typer.Option(min=1, help="Beside --trainers: processes that only sample.", show_default=False)
-    ] = None,
-    silent_minutes: Annotated[
-        float,
-        typer.Option(
-            min=0.5,
-            help="Drop the samples of a client not heard of for this long, waiting and running ones; one that is alive "
-            "beats every ten seconds, and samples again by itself.",
-        ),
-    ] = 1.0,
-    session_minutes: Annotated[
-        float,
-        typer.Option(
-            min=0.5,
-            help="End the session of a client not heard of for this long: its models are freed, each with all its "
-            "waiting requests. One that says goodbye is done at once.",
-        ),
-    ] = 5.0,
-    end_sessions: Annotated[
-        Literal["missing"] | None,
-        typer.Option(
-            help="missing: give up sessions that have not ended and need a base model that is not named here; without, "
-            "the start is refused where there are such.",
-            show_default="keep all",
-        ),
-    ] = None,
-    max_connections: Annotated[
-        int | None,
-        typer.Option(
-            min=16, help="Connections at a time.", show_default="what the limit of open files leaves (ulimit -n)"
-        ),
-    ] = None,
-    max_address_connections: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Of these, from one address, that have not sent a key; beyond it the oldest are closed.",
-            show_default="half of all",
-        ),
-    ] = None,
-    max_cache_bytes: Annotated[
-        int | None,
-        typer.Option(
-            envvar="COOKHOUSE_MAX_CACHE_BYTES",
-            min=1,
-            help="Memory for a base model's key-value cache.",
-            show_default="up to half of what is free, as it is needed",
-        ),
-    ] = None,
-    max_snapshot_file_bytes: Annotated[
-        int | None,
-        typer.Option(
-            envvar="COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES",
-            min=1,
-            help="Disk for weights of sampling clients that wait in files, for each worker.",
-            show_default="8 GiB",
-        ),
-    ] = None,
-    journal: Annotated[
-        str | None,
-        typer.Option(
-            help="Where requests are kept until they need not be done again: files in the state folder, a URL for "
-            "large ones, rows of the database, or off: a killed engine or server then loses its models.",
-            show_default="files",
-        ),
-    ] = None,
-    checkpoints: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Where the files of checkpoints are kept, in an object store: s3://BUCKET/FOLDER, gs:// or az:// "
-            "(extras `s3`, `gcs`, `azure`). Several servers then need no folder in common for them.",
-            show_default="--state-dir, or --shared-folder",
-        ),
-    ] = None,
-    drain_seconds: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            help="When told to stop, by Ctrl-C or SIGTERM, answer for so long what was accepted; a second one stops at "
-            "once.",
-        ),
-    ] = 30.0,
-    samplers_only: Annotated[
-        bool,
-        typer.Option(
-            "--samplers-only",
-            help="Sample and refuse to train: a base model then takes the memory of its weights once, as sampling "
-            "reads them.",
-        ),
-    ] = False,
-    deterministic: Annotated[
-        bool,
-        typer.Option(
-            "--deterministic",
-            help="Give each training request a pass of its own: its numbers are the same to the bit whatever other "
-            "clients ask for meanwhile. Costs speed where many small models are trained at once.",
-        ),
-    ] = False,
-    stable_reinforce: Annotated[
-        Literal["own"] | None,
-        typer.Option(
-            help="own: where a program asks for the loss stable_reinforce, train by an objective of cookhouse's: that "
-            "of the hosted service is not published.",
-            show_default="refuse it",
-        ),
-    ] = None,
-    run: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Run to serve to OpenAI's clients: its last weights, as a model named by its folder: "
-            f"{NAMING}. Repeatable.",
-            autocompletion=complete_run,
-        ),
-    ] = None,
-    registry: Annotated[
-        str | None,
-        typer.Option(
-            envvar="COOKHOUSE_REGISTRY",
-            help="Registry to serve to OpenAI's clients, who name its models as name@version or name@stage: a file "
-            "that ends in .db, mlflow, module:NAME or file.py:NAME.",
-            show_default="none",
-        ),
-    ] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            envvar="COOKHOUSE_API_KEYS", help="Keys to accept, comma-separated; default: one that the folder keeps."
-        ),
-    ] = None,
-    backup: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Do not serve: copy the state folder, whose server may be running, to this new folder, and exit.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
+def serve(**given: Any) -> None:
     """Serve models for training and sampling until Ctrl-C, or while a command runs.
 
     \b
@@ -309,59 +60,55 @@ def serve(
     max_tokens.
     """  # noqa: D301  \b keeps lines as they are
     require_engine("cookhouse serve")
-    state = state_dir or default_state_dir(os.environ)
-    if backup is not None:
-        check_backup(state, command=command, database=database, shared_folder=shared_folder, checkpoints=checkpoints)
-        back_up_state(state, backup, journal, checkpoints)
-        return
-    models = model or [TINY_MODEL]
+    options = ServeOptions(**given)
+    state = options.state_dir or default_state_dir(os.environ)
+    if options.backup is not None:
+        _check_backup(state, options)
+        _back_up(state, options.backup, options.journal, options.checkpoints)
+    else:
+        _serve(state, options)
+
+
+# typer reads the options from here.
+serve.__signature__ = inspect.signature(ServeOptions)  # type: ignore[attr-defined]
+serve.__annotations__ = ServeOptions.__annotations__
+serve_app.command(cls=ServeCommand)(serve)
+
+
+def _serve(state: Path, options: ServeOptions) -> None:
+    models = options.model or [TINY_MODEL]
     names = ", ".join(parse_served(models))
-    keys = parse_keys(api_key)
-    if not keys and not is_loopback(host):
-        raise InputError(f"--host {host} is open to other machines; give the keys to accept with --api-key")
-    if command:
-        check_command(shared_folder, server_url)
-    sharing_of(
-        folder=shared_folder,
-        url=server_url,
-        database=database,
-        api_keys=keys,
-        journal=journal,
-        samplers_only=samplers_only,
-        end_sessions=[end_sessions] if end_sessions else (),
+    keys = _parse_keys(options.api_key)
+    port = _checked_port(keys, options)
+    if options.shared_folder is not None:
+        options = replace(options, shared_folder=options.shared_folder.absolute())
+    words = options.words() + named_weights(options.run or [], options.registry)
+    command = options.command or []
+    code = asyncio.run(
+        run_in_foreground(options.host, port, models, names, state, options.database, keys, command, words)
     )
-    listening = port if port is not None else 0 if command else _PORT
-    check_port_is_free(host, listening)
-    settings = {
-        "--device": device,
-        "--ray": ray,
-        "--worker-cpus": worker_cpus,
-        "--worker-gpus": worker_gpus,
-        "--worker-memory-bytes": worker_memory_bytes,
-        "--precision": precision,
-        "--workers": workers,
-        "--trainers": trainers,
-        "--samplers": samplers,
-        "--silent-minutes": silent_minutes,
-        "--session-minutes": session_minutes,
-        "--end-sessions": end_sessions,
-        "--drain-seconds": drain_seconds,
-        "--journal": journal,
-        "--checkpoints": checkpoints,
-        "--stable-reinforce": stable_reinforce,
-        "--max-connections": max_connections,
-        "--max-address-connections": max_address_connections,
-        "--max-cache-bytes": max_cache_bytes,
-        "--max-snapshot-file-bytes": max_snapshot_file_bytes,
-        "--shared-folder": None if shared_folder is None else shared_folder.absolute(),
-        "--server-url": server_url,
-    }
-    options = [word for name, value in settings.items() if value is not None for word in (name, str(value))]
-    options += ["--samplers-only"] * samplers_only + ["--deterministic"] * deterministic
-    options += named_weights(run or [], registry)
-    code = asyncio.run(run_in_foreground(host, listening, models, names, state, database, keys, command or [], options))
     if command:
         raise typer.Exit(code)
+
+
+def _checked_port(keys: Sequence[str], options: ServeOptions) -> int:
+    """Raises InputError: these options do not go together, or the port is taken."""
+    if not keys and not _is_loopback(options.host):
+        raise InputError(f"--host {options.host} is open to other machines; give the keys to accept with --api-key")
+    if options.command:
+        _check_command(options.shared_folder, options.server_url)
+    sharing_of(
+        folder=options.shared_folder,
+        url=options.server_url,
+        database=options.database,
+        api_keys=keys,
+        journal=options.journal,
+        samplers_only=options.samplers_only,
+        end_sessions=[options.end_sessions] if options.end_sessions else (),
+    )
+    port = options.port if options.port is not None else 0 if options.command else _PORT
+    _check_port_is_free(options.host, port)
+    return port
 
 
 def named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
@@ -384,3 +131,95 @@ def named_weights(runs: Sequence[str], registry: str | None) -> list[str]:
         folders += [Path(version.run_folder) for version in versions if version.run_folder is not None]
     states = [service_folder(folder) for folder in dict.fromkeys(folder.absolute() for folder in folders)]
     return options + [word for state in states if state.is_dir() for word in ("--read-state-dir", str(state))]
+
+
+def _parse_keys(text: str | None) -> tuple[str, ...]:
+    keys = tuple(key.strip() for key in (text or "").split(",") if key.strip())
+    for key in keys:
+        if not key.startswith("tml-"):
+            raise InputError(f"a key starts with {key[:4]!r}; the SDK sends only keys that start with 'tml-'")
+    return keys
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_port_is_free(host: str, port: int) -> None:
+    """Raises InputError where the server could not listen; it would find out only after loading the model."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {host} port {port} ({error.strerror}); choose another with --port"
+        ) from error
+
+
+def _check_command(shared_folder: Path | None, server_url: str | None) -> None:
+    """Raises InputError where a server that ends with a command would end sessions that others share."""
+    if shared_folder is not None or server_url is not None:
+        option = "--server-url" if shared_folder is None else "--shared-folder"
+        raise InputError(
+            f"a command beside the server is its only client, which goes with it, and {option} is for several servers "
+            "and their clients; start the command by itself, with TINKER_BASE_URL and TINKER_API_KEY, or leave "
+            f"{option} out"
+        )
+
+
+def _check_backup(state_dir: Path, options: ServeOptions) -> None:
+    """Raises InputError: the options are not of a server whose state folder is all that there is."""
+    if options.command:
+        raise InputError("--backup serves nothing beside a command; give one of the two")
+    if options.database is None and options.shared_folder is None:
+        return
+    servers = "the server" if options.shared_folder is None else "all of the servers, each of which writes to both"
+    at = options.checkpoints
+    bucket = "" if at is None else f"; the bucket at {at} has its own versions, or a copy"
+    raise InputError(
+        f"--backup copies a state folder with its server.db, and --database has the rows elsewhere; stop {servers}, "
+        "and copy both: the database with pg_dump, "
+        f"{options.shared_folder or state_dir} with rsync -a{bucket}"
+    )
+
+
+def _back_up(state_dir: Path, folder: Path, journal: str | None, checkpoints: str | None = None) -> None:
+    """Copy a state folder, and say what the copy lacks. `journal` and `checkpoints` are as the server has them.
+
+    Raises:
+        InputError: there is no state folder, or the copy cannot be written.
+        ServiceError: the database is damaged or locked, or files went faster than they could be copied.
+    """
+    from cookhouse.server.storage.backup.backup import back_up
+    from cookhouse.server.storage.checkpoints.state_folder import CHECKPOINTS
+    from cookhouse.telemetry import make_console, say
+
+    tell = partial(say, make_console(stderr=True))
+    remote = set() if checkpoints is None else {f"{CHECKPOINTS}/{one}" for one in _ids_at(checkpoints)}
+    missing = back_up(state_dir, folder, journal=journal if journal and "://" in journal else None, say=tell)
+    if elsewhere := [name for name in missing if name in remote]:
+        tell(
+            f"{len(elsewhere)} checkpoints lie at {checkpoints} and are not in the backup: what is deleted there is "
+            "gone for it, too"
+        )
+    if lost := [name for name in missing if name not in remote]:
+        tell(
+            f"{state_dir} has lost what its database names, so that the backup lacks it, too: {', '.join(lost)}"
+            + ("" if checkpoints else "; if its server has --checkpoints URL, give the same beside --backup")
+        )
+    again = f" --checkpoints {checkpoints}" if elsewhere else ""
+    typer.echo(f"backed up {state_dir} to {folder}; to serve it: cookhouse serve --state-dir {folder}{again}")
+
+
+def _ids_at(checkpoints: str) -> Collection[str]:
+    """Of the checkpoints whose files are kept at a URL."""
+    from cookhouse.server.storage.checkpoints.blob_files import BlobFiles, id_in
+
+    return {id_in(name) for name in BlobFiles(checkpoints).found().files}

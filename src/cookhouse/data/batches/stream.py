@@ -1,20 +1,58 @@
 """Data sets whose rows are not all in memory: read, checked and tokenized batch by batch."""
 
 import logging
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
+import numpy as np
 import tinker
+from numpy.typing import NDArray
 
 from cookhouse.data.batches.datum import Reduction, shifted_datum
 from cookhouse.data.batches.examples import Example, ExampleStatistics, example_statistics
-from cookhouse.data.batches.order import BlockOrder
 from cookhouse.data.parsing import BadRows, OnBadRow, parse_each
 from cookhouse.data.rows.conversations import conversation_of
 from cookhouse.data.rows.shapes import Conversation
 from cookhouse.data.sources.parts import sampled
 from cookhouse.data.sources.store import RawRow, Rows, num_rows
 from cookhouse.errors import InputError
+
+
+class BlockOrder:
+    """The order drawn from `key`."""
+
+    def __init__(self, block_rows: NDArray[np.int64], window_rows: int, key: str) -> None:
+        self._key = key
+        blocks = list(range(len(block_rows)))
+        random.Random(key).shuffle(blocks)
+        ends = np.cumsum(block_rows[blocks])
+        # A block belongs to the window that its last row falls into, so that none is split.
+        window_of = (np.maximum(ends, 1) - 1) // max(window_rows, 1)
+        edges = [0, *(np.flatnonzero(np.diff(window_of)) + 1).tolist(), len(blocks)]
+        self._blocks_W = [blocks[start:end] for start, end in pairwise(edges)]
+        self._ends_W = ends[[edge - 1 for edge in edges[1:]]]
+
+    def blocks(self, window: int) -> Sequence[int]:
+        """The blocks of a window, in the order in which its rows are numbered."""
+        return self._blocks_W[window]
+
+    def rows(self, window: int, count: int) -> Sequence[int]:
+        """The numbers of the window's `count` rows, in their order."""
+        rows = list(range(count))
+        random.Random(f"{self._key}/{window}").shuffle(rows)
+        return rows
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """The places from `start` up to `stop` as stretches of windows: window, and first and last place within."""
+        while start < stop:
+            window = int(np.searchsorted(self._ends_W, start, side="right"))
+            first = int(self._ends_W[window - 1]) if window else 0
+            end = min(stop, int(self._ends_W[window]))
+            yield window, start - first, end - first
+            start = end
+
 
 MAX_WHOLE_BYTES = 32 * 2**20
 """Larger sets are streamed; smaller ones are read, checked and tokenized as a whole before the first step."""

@@ -12,7 +12,7 @@ of one player fails, the table is given up, and both may be attempted again at a
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,10 +21,65 @@ import tinker
 
 from cookhouse.chat import Termination, text_of
 from cookhouse.envs.dataset import EnvConfig, GroupDataset
-from cookhouse.envs.games.race import BOTS, Bot, RaceGame
 from cookhouse.envs.prompting import Prompting
 from cookhouse.errors import InputError, ServiceError, UnknownNameError
 from cookhouse.rl import Env, Metrics, StepResult, StopCondition, Trajectory
+
+Bot = Callable[["RaceGame", random.Random], int]
+"""A scripted player: the number it says."""
+
+
+@dataclass(kw_only=True)
+class RaceGame:
+    """One game, changed by its moves. Players are 0 and 1; whoever says a number that is not allowed has lost."""
+
+    total: int
+    target: int
+    max_add: int
+    to_move: int
+    winner: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.winner is not None
+
+    @property
+    def allowed(self) -> Sequence[int]:
+        """Numbers that may be said next."""
+        return range(self.total + 1, min(self.total + self.max_add, self.target) + 1)
+
+    def question(self) -> str:
+        """The position, as the player to move is asked."""
+        *others, last = map(str, self.allowed)
+        return f"Which number do you say: {', '.join(others)} or {last}?" if others else f"Do you say {last}?"
+
+    def say(self, text: str) -> bool:
+        """Move by what the player says, and return whether it was allowed."""
+        number = text.strip().rstrip(".!")
+        is_allowed = number in map(str, self.allowed)
+        if is_allowed:
+            self.total = int(number)
+        if not is_allowed:
+            self.winner = 1 - self.to_move
+        elif self.total == self.target:
+            self.winner = self.to_move
+        self.to_move = 1 - self.to_move
+        return is_allowed
+
+
+def random_bot(game: RaceGame, rng: random.Random) -> int:
+    """Says any number that is allowed."""
+    return rng.choice(game.allowed)
+
+
+def perfect_bot(game: RaceGame, rng: random.Random) -> int:
+    """Wins wherever the position can be won; otherwise as `random_bot`."""
+    winning = [number for number in game.allowed if (game.target - number) % (game.max_add + 1) == 0]
+    return winning[0] if winning else random_bot(game, rng)
+
+
+BOTS: dict[str, Bot] = {"perfect": perfect_bot, "random": random_bot}
+
 
 PATIENCE_SECONDS = 600.0
 _SHORTEST_RACE = 5

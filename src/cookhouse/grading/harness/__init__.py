@@ -2,13 +2,10 @@
 
 Members:
     plain        values as JSON, so that nothing but plain data leaves a solution's process
-    usual        names that programs of contests use without importing them
-    solution     a solution's process: load it, call a function of it
+    solution     a solution's process: load it with the names that judges give, call a function of it
     judge        a judge's process: tests whose calls go to a solution in another process
     units        the unit beside a number
     numerals     mathematical answers that are one number
-    bases        numbers that name their base
-    choices      a choice of several, with its text
     characters   Unicode as LaTeX
     spelling     one spelling for what is written in several
     extraction   comparison of mathematical answers by notation and structure; also used outside, as it is quick

@@ -10,8 +10,6 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
-from .bases import in_tens, is_same_in_base, read_based
-from .choices import split_choice
 from .numerals import is_same_number, read_number
 from .spelling import spelled
 from .units import are_compatible, split_unit
@@ -261,3 +259,78 @@ def _long_words(text: str) -> list[str]:
     """Words in an expression, whose letters algebra would multiply in any order."""
     plain = re.sub(r"\\(?:begin|end) ?\{\w+\}", "", text)
     return [word.lower() for word in _LONG_WORD.findall(plain) if word.lower() not in _FUNCTIONS]
+
+
+Based = tuple[int, int]
+"""A base, and the value of a number in it."""
+
+_BASED = re.compile(
+    r"\(?(?P<digits>[0-9A-Za-z]+)\)?(?: ?_ ?(?:\{ ?\(?(?P<braced>\d{1,2})\)? ?\}|(?P<bare>\d))"
+    r"|,? ?\(?(?:in )?base[ -](?P<said>\d{1,2}|[a-z]+)\)?|_ ?\{? ?(?:\\text ?\{)? ?(?P<word>[a-z]+) ?\}{1,2})"
+)
+_BASES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_DIGITS_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+_IN_EXPRESSION = re.compile(r"(?<![A-Za-z0-9_}.])(\d+) ?_ ?(?:\{ ?(\d{1,2}) ?\}|(\d))")
+
+
+def read_based(text: str) -> Based | None:
+    """The base of a number that names one, and its value."""
+    match = _BASED.fullmatch(text)
+    if match is None:
+        return None
+    named = match["braced"] or match["bare"] or match["said"] or match["word"]
+    base = int(named) if named.isdigit() else _BASES.index(named) + 2 if named in _BASES else 0
+    digits = match["digits"].lower()
+    is_name = not any(letter.isdigit() for letter in digits) and len(digits) < 2  # `a_{12}`
+    value = None if is_name or not 2 <= base <= 36 else _value(digits, base)
+    return None if value is None else (base, value)
+
+
+def is_same_in_base(our_base: Based | None, ours: str, their_base: Based | None, theirs: str) -> bool:
+    """Equal in base and value. Bare digits are in the base of the expected number, which the question says."""
+    if our_base and their_base:
+        return our_base == their_base
+    if their_base:
+        digits = r"\d+" if their_base[0] <= 10 else r"[\dA-Za-z]+"
+        return bool(re.fullmatch(digits, ours)) and _value(ours, their_base[0]) == their_base[1]
+    number = read_number(theirs)
+    return our_base is not None and our_base[0] == 10 and number is not None and number.value == our_base[1]
+
+
+def _value(digits: str, base: int) -> int | None:
+    digits = digits.lower()
+    return int(digits, base) if set(digits) <= set(_DIGITS_36[:base]) else None
+
+
+def in_tens(text: str) -> str:
+    """An expression whose numbers with a base stand in base ten."""
+
+    def ten(match: re.Match[str]) -> str:
+        base = int(match[2] or match[3])
+        value = _value(match[1], base) if 2 <= base <= 36 else None
+        return match[0] if value is None else str(value)
+
+    return _IN_EXPRESSION.sub(ten, text)
+
+
+_CHOICE = re.compile(
+    r"(?:option |choice )?(?:\((?P<round>[A-Za-z])\)|(?P<bare>[A-Za-z])(?:\)|[.:](?= |$)|$))[.:]?(?: |(?=[^ ])|$)"
+    r"(?P<text>.*)",
+    re.IGNORECASE,
+)
+# What goes on behind a letter that is no choice: an operator, another choice, a letter.
+_MORE = re.compile(
+    r"[,;+*/^=<>&|!)\]}_']|- |\\(?:cup|cap|times|cdot|pm|le|ge|ne|in|approx)(?![a-z])|(?:and|or|to)\b"
+    r"|[A-Za-z]$|\(?[A-J]\)|.*(?:\bor\b|\band\b|[,;/]) ?\(?[A-J][).:]"
+)
+
+
+def split_choice(text: str) -> tuple[str, str]:
+    """The letter, A to J, and the text of a choice, both "" for anything else."""
+    opening = re.match(r"\\text ?\{([^{}]*)\} ?", text)
+    if opening:
+        text = f"{opening[1].strip()} {text[opening.end() :]}".strip()
+    match = _CHOICE.fullmatch(text)
+    if match is None or _MORE.match(match["text"]) or (match["round"] or match["bare"]).upper() not in "ABCDEFGHIJ":
+        return "", ""
+    return match["round"] or match["bare"], match["text"]

@@ -3,8 +3,10 @@
 Whatever this process is made to send, it is read as plain data, and compared elsewhere.
 """
 
+import importlib
 import json
 import os
+import re
 import socket
 import struct
 import sys
@@ -12,7 +14,6 @@ import types
 from typing import Any
 
 from .plain import dumps, loads
-from .usual import RECURSION_LIMIT, names_for
 
 _LENGTH = struct.Struct("!I")
 _MAX_BYTES = 16 << 20  # of a message
@@ -128,3 +129,37 @@ def _read(file: Any, num_bytes: int) -> bytes | None:
             return None
         data += part
     return bytes(data)
+
+
+_STARRED = (
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
+    *("itertools", "functools", "operator", "io", "sys", "json", "typing"),
+    "builtins",  # last: `pow` and `open` are Python's own
+)
+_MODULES = (*_STARRED, "array", "cmath", "decimal", "fractions", "os", "time")
+RECURSION_LIMIT = 50_000
+_NUMPY = re.compile(r"(?<![\w.])np\.")
+
+
+def _public(name: str) -> dict[str, Any]:
+    module = importlib.import_module(name)
+    names = getattr(module, "__all__", None) or [key for key in vars(module) if not key.startswith("_")]
+    return {key: getattr(module, key) for key in names}
+
+
+NAMES: dict[str, Any] = {}
+"""What programs of contests use without importing it: LiveCodeBench, APPS and TACO put star imports of these modules
+before a program, and the modules themselves."""
+for _name in _STARRED:
+    NAMES |= _public(_name)
+NAMES |= {_name: importlib.import_module(_name) for _name in _MODULES}
+
+
+def names_for(code: str) -> dict[str, Any]:
+    """`NAMES`, with numpy as `np` for a program that uses it."""
+    if _NUMPY.search(code):
+        try:
+            return NAMES | {"np": importlib.import_module("numpy")}
+        except ImportError:
+            pass
+    return dict(NAMES)

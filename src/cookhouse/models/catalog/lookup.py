@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from cookhouse.models.catalog.context import context_of_config
 from cookhouse.models.catalog.dims import Dims, dims_of_config, dims_of_name, text_values
 from cookhouse.models.catalog.families import FAMILIES, PLAIN, TEMPLATE, family_of_type, renderers_of_type
 from cookhouse.models.catalog.files import has_chat_template, has_config, model_folder, read_config, tokenizer_folder
-from cookhouse.models.catalog.fitting import fitting_renderer
 from cookhouse.models.catalog.names import Entry, entry_of_name
 from cookhouse.models.names import plain_name
+from cookhouse.models.tokenizers import get_tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,3 +158,38 @@ def _of_files(folder: Path, config: Mapping[str, Any], named: Entry | None) -> _
         return _Known(family=family, renderers=listed)
     candidates = tuple(dict.fromkeys((*listed, *renderers_of_type(model_type))))
     return _Known(family=family, renderers=own, folder=folder, candidates=candidates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitting:
+    """The renderer that fits a model."""
+
+    renderer: str
+    why_template: str = ""
+    """Where it is `template` and a renderer of the model's kind has its tokens: where that one writes otherwise."""
+
+
+@cache
+def fitting_renderer(folder: Path, candidates: tuple[str, ...]) -> Fitting:
+    """The first candidate that writes a few conversations as the folder's chat template does, else `template`.
+
+    Raises:
+        InputError: the folder's tokenizer or its chat template cannot be read.
+    """
+    if not candidates:
+        return Fitting(renderer=TEMPLATE)
+    from cookhouse.chat import get_renderer  # loads the SDK
+    from cookhouse.chat.checks import difference_from_template
+
+    tokenizer = get_tokenizer(str(folder), download=False)
+    reasons = []
+    for name in candidates:
+        try:
+            renderer = get_renderer(name, tokenizer)
+        except InputError:  # it writes tokens that this tokenizer lacks
+            continue
+        difference = difference_from_template(renderer)
+        if difference is None:
+            return Fitting(renderer=name)
+        reasons.append(f"{name} would write another format ({difference})")
+    return Fitting(renderer=TEMPLATE, why_template=next(iter(reasons), ""))

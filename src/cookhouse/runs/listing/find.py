@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.files import is_folder
 from cookhouse.runs.history.launches import MAX_FILE_BYTES, History, read_history, read_launches
 from cookhouse.runs.names import (
     CONFIG_FILE,
@@ -115,16 +116,11 @@ def find_run(name: str, place: Path = RUNS_FOLDER) -> Path:
         shown = ", ".join(f"{run.name} (#{run.number})" for run in whole[:_MAX_SHOWN])
         more = f" and {len(whole) - _MAX_SHOWN} more" if len(whole) > _MAX_SHOWN else ""
         raise InputError(f"{name!r} begins the names of several runs: {shown}{more}; name one of them, or its number")
-    if is_folder(name):
+    if is_folder(Path(name)):
         raise InputError(f"{name} is a folder without a run in it; name one that a run has written to")
     if not runs:
         raise InputError(f"there is no run {name!r}: no folder of a run has this name, and {place}/ holds no runs")
     raise UnknownNameError("run", name, by_name, way_out="a run is named by name, number or folder: cookhouse runs")
-
-
-def begins_run(name: str, place: Path = RUNS_FOLDER) -> bool:
-    """Whether a run in a place has a name that begins so."""
-    return bool(name) and any(run.name.startswith(name) or run.path.name.startswith(name) for run in find_runs(place))
 
 
 def is_run(folder: Path) -> bool:
@@ -140,14 +136,6 @@ def has_record(folder: Path) -> bool:
     try:
         return bool(_read(folder)[0] or read_launches(folder))
     except InputError:
-        return False
-
-
-def is_folder(name: str) -> bool:
-    """Whether a text is the path of a folder that is there."""
-    try:
-        return Path(name).is_dir()
-    except (OSError, ValueError):  # what is no path at all
         return False
 
 

@@ -118,7 +118,7 @@ class AttemptAnswers:
         ]
 
 
-class HeldOutAnswers:
+class HeldOutAnswerSet:
     """Of an evaluation of a training run: items are what was asked, and of the same the first, the second and so on."""
 
     def __init__(self, path: Path) -> None:
@@ -164,7 +164,7 @@ def _attempt(key: Key, answers: Sequence[SampledAnswer], index: AttemptIndex) ->
     return Attempt(place=key[1], answers=answers, grades=index.grades[key])
 
 
-class AnswerReader:
+class AnswerSetReader:
     """Reads answers again and again; of the evaluations that were asked for last it keeps what they have so far."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class AnswerReader:
         if step not in paths:
             known = ", ".join(map(str, list(paths)[:_MAX_SHOWN])) or "none"
             raise InputError(f"{folder.name} has no answers after step {step}; it has some after: {known}")
-        return HeldOutAnswers(paths[step])
+        return HeldOutAnswerSet(paths[step])
 
 
 def is_evaluation(folder: Path) -> bool:

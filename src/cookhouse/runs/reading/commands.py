@@ -11,16 +11,16 @@ from cookhouse.weights.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class RunCommand:
     """A command, and what for."""
 
     purpose: str
     text: str
 
 
-def run_commands(run: FoundRun, saved: Sequence[Checkpoint]) -> list[Command]:
+def run_commands(run: FoundRun, saved: Sequence[Checkpoint]) -> list[RunCommand]:
     """What can be done with a run as it stands. A run means its best checkpoint where it keeps that, else its last."""
-    return [Command(purpose=purpose, text=text) for purpose, text in _of_run(run, saved)]
+    return [RunCommand(purpose=purpose, text=text) for purpose, text in _of_run(run, saved)]
 
 
 def export_command(run: FoundRun, point: Checkpoint) -> str | None:

@@ -21,7 +21,7 @@ _OVER = {events.RUN_END, events.TRAINING_STOPPED}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class RunProgress:
     """Where a run that is on stands. What is not known is None."""
 
     doing: str
@@ -37,10 +37,10 @@ class Progress:
         return asdict(self)
 
 
-def progress_of(overview: RunOverview, now: datetime | None = None) -> Progress:
+def progress_of(overview: RunOverview, now: datetime | None = None) -> RunProgress:
     """Of a run that is on; `now` is for tests."""
     doing = _doing(_events(overview.path / LOG_FILE), now or datetime.now(UTC))
-    return Progress(**doing, seconds_left=_seconds_left(overview))
+    return RunProgress(**doing, seconds_left=_seconds_left(overview))
 
 
 def _events(path: Path) -> list[LoggedEvent]:

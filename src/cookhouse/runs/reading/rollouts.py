@@ -18,7 +18,7 @@ _MAX_MEMBERS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class RolloutSegment:
     """Neighboring tokens of a rollout that the model saw, or that it sampled."""
 
     turn: int
@@ -56,7 +56,7 @@ class Rollout:
     group_metrics: Mapping[str, float]
     stop_reason: str
     turns: Sequence[RolloutTurn]
-    segments: Sequence[Segment]
+    segments: Sequence[RolloutSegment]
     """In order; a turn has up to two."""
 
     @property
@@ -217,8 +217,8 @@ def _rollout(value: Mapping[str, Any], group_reward: float, metrics: Mapping[str
                 entries=list(turn.get("entries", [])),
             )
         )
-        seen = Segment(turn=index, is_sampled=False, tokens=turn["observation"]["tokens"])
-        sampled = Segment(turn=index, is_sampled=True, tokens=turn["tokens"], logprobs=turn["logprobs"])
+        seen = RolloutSegment(turn=index, is_sampled=False, tokens=turn["observation"]["tokens"])
+        sampled = RolloutSegment(turn=index, is_sampled=True, tokens=turn["tokens"], logprobs=turn["logprobs"])
         segments += [segment for segment in (seen, sampled) if segment.count]
     return Rollout(
         reward=sum(turn.reward for turn in turns) + group_reward,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cookhouse.errors import InputError
-from cookhouse.runs.reading.rollouts import Rollout, Segment
+from cookhouse.runs.reading.rollouts import Rollout, RolloutSegment
 from cookhouse.runs.reading.skeleton import read_numbers
 from cookhouse.runs.reading.token_values import OfTurn, values_of
 
@@ -44,7 +44,7 @@ class Piece:
 class _Place:
     """A segment in its rollout."""
 
-    segment: Segment
+    segment: RolloutSegment
     start: int
     begins_turn: bool
 
@@ -138,7 +138,7 @@ def _ids(place: _Place, start: int, end: int) -> list[int]:
     return found
 
 
-def _of_turn(turns: Sequence[OfTurn], segment: Segment, first: int, count: int) -> list[float | None] | None:
+def _of_turn(turns: Sequence[OfTurn], segment: RolloutSegment, first: int, count: int) -> list[float | None] | None:
     if not segment.is_sampled or segment.turn >= len(turns):
         return None
     return values_of(turns[segment.turn], first, count)

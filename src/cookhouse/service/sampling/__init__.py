@@ -1,1 +1,1 @@
-"""What to sample from, the service that has it, and answers."""
+"""Sampling for people: targets by name, the service that has them, and answers."""

@@ -24,7 +24,7 @@ _SLOW_SECONDS, _QUICK_SECONDS = 0.6, 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draw:
+class SamplingOptions:
     """How answers are drawn."""
 
     max_tokens: int
@@ -35,7 +35,7 @@ class Draw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class ChatAnswer:
     """What a model said."""
 
     message: "Message"
@@ -54,7 +54,7 @@ class ChatModel:
     """Of its weights or its model, as it was asked for."""
     client: "SampleClient"
     renderer: "Renderer"
-    draw: Draw
+    draw: SamplingOptions
     context_tokens: int | None
     """Prompt and answer together; None if nobody knows."""
     is_streamed: bool
@@ -63,7 +63,9 @@ class ChatModel:
     """
 
     @classmethod
-    async def open(cls, service: "ServiceClient", target: "Target", draw: Draw, *, is_streamed: bool) -> "ChatModel":
+    async def open(
+        cls, service: "ServiceClient", target: "Target", draw: SamplingOptions, *, is_streamed: bool
+    ) -> "ChatModel":
         """Open a target on a service that has it. Raises what the SDK raises, and `InputError`."""
         import asyncio
 
@@ -90,7 +92,7 @@ class ChatModel:
 
     async def answer(
         self, messages: "Sequence[Message]", show: "Callable[[Delta], None] | None" = None, *, attempt: int = 0
-    ) -> Answer:
+    ) -> ChatAnswer:
         """The next message of a conversation; `show` is given what is certain of it as it comes.
 
         `attempt` counts the draws of the same answer, from 0.
@@ -113,13 +115,13 @@ class ChatModel:
                 show(delta)
         return self.read(prompt, tokens)
 
-    def read(self, prompt: "ModelInput", tokens: "Sequence[int]") -> Answer:
+    def read(self, prompt: "ModelInput", tokens: "Sequence[int]") -> ChatAnswer:
         """What tokens sampled after a prompt say, in the chat format."""
         from cookhouse.chat import Termination, text_of
 
         message, termination = self.renderer.parse_response(tokens)
         is_cut = termination is Termination.MALFORMED
-        return Answer(
+        return ChatAnswer(
             message=message,
             text=text_of(message),
             note=self._note(len(tokens), self._room(prompt.length)) if is_cut else None,

@@ -1,11 +1,11 @@
-"""What to sample from, as a user names it: a base model, weights, or a run."""
+"""Targets to sample from, as a user names them: a base model, weights, or a run."""
 
 import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cookhouse.assets import ADAPTER_RENDERER, TINY_MODEL, adapter_folder
+from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
 from cookhouse.models.names import plain_name
 from cookhouse.runs.names import CONFIG_FILE, RUNS_FOLDER
@@ -69,24 +69,19 @@ def find_target(
 
 def _named_target(name: str, registry: str | None, place: Path) -> Target:
     """Weights, on the service of the run that saved them if it is on this machine; or a base model."""
-    from cookhouse.registry import names_registered_model, open_registry
     from cookhouse.runs.listing.weights import weights_asked_for
-    from cookhouse.weights.names import BaseModel, PeftWeights, find_weights
+    from cookhouse.weights.names import BaseModelWeights, PeftWeights, with_registry
 
     has_service = configured_service(os.environ) is not None
-    found = weights_asked_for(name, has_service=has_service, registry=registry, place=place)
-    models = open_registry(registry, os.environ) if names_registered_model(found) else None
-    weights = find_weights(found, models)
-    if isinstance(weights, BaseModel):
-        return _base_model(found)
+    asked = weights_asked_for(name, has_service=has_service, registry=registry, place=place)
+    weights = with_registry(asked, registry)
+    if isinstance(weights, BaseModelWeights):
+        return _base_model(weights.name)
     target = Target(model_name=None, sampler_path=weights.path("sampling"), renderer_name=None, state_dir=None)
     if isinstance(weights, PeftWeights):
-        return replace(
-            target,
-            adapter=weights.folder.resolve(),
-            model_name=weights.origin(()).base_model,
-            renderer_name=None if adapter_folder(found) is None else ADAPTER_RENDERER,
-        )
+        origin = weights.origin(())
+        adapter = weights.folder.resolve()
+        return replace(target, adapter=adapter, model_name=origin.base_model, renderer_name=origin.renderer_name)
     saved_by = weights.saved_by((place,))
     if saved_by is None:
         return replace(target, model_name=weights.origin(()).base_model)

@@ -1,8 +1,8 @@
 """Sinks by name: those of other tools, each behind an extra of its name, and those of the user's own."""
 
-from cookhouse.telemetry.sinks.background import Background
 from cookhouse.telemetry.sinks.named import (
     SINKS,
+    Background,
     CheckedSink,
     SinkBuilder,
     check_sink,

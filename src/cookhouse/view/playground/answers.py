@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from cookhouse.errors import CookhouseError, ServiceError
 from cookhouse.service.sampling.chat_model import ChatModel
 from cookhouse.service.sampling.target import Target
-from cookhouse.view.playground.engine import SharedEngine
 from cookhouse.view.playground.question import Question
-from cookhouse.view.playground.tokens import ShownTokens
+from cookhouse.view.playground.shared_service import SharedService
 
 if TYPE_CHECKING:
     from tinker import ModelInput
 
-    from cookhouse.chat import Message
+    from cookhouse.chat import Encoder, Message
 
 Event: TypeAlias = Mapping[str, Any]
 Emit: TypeAlias = Callable[[Event], None]
@@ -44,18 +43,20 @@ class Answered:
     message: "Message"
 
 
-async def ask(question: Question, targets: Sequence[Target], engine: SharedEngine, emit: Emit) -> list[Answered] | None:
+async def ask(
+    question: Question, targets: Sequence[Target], service: SharedService, emit: Emit
+) -> list[Answered] | None:
     """Ask all weights at the same time. None: one did not come to the end of its answer, and its `error` says why."""
     difference = Difference(emit, are_ids=len({target.model_name for target in targets}) == 1)
     try:
-        async with engine.models(targets, question.draw, lambda text: emit({"type": "note", "text": text})) as models:
+        async with service.models(targets, question.draw, lambda text: emit({"type": "note", "text": text})) as models:
             sides = [
                 _Side(number=number, question=question, model=model, target=target, emit=emit, difference=difference)
                 for number, (model, target) in enumerate(zip(models, targets, strict=True))
             ]
             answers = await asyncio.gather(*(side.answer() for side in sides))
             if any(side.has_failed for side in sides):
-                engine.doubt()
+                service.doubt()
     except Exception as error:
         emit({"type": "error", "side": None, "text": _words(error)})
         return None
@@ -180,3 +181,42 @@ def _words(error: Exception) -> str:
         return str(error)
     _log.error("an answer of the playground failed", exc_info=error)
     return f"it failed ({type(error).__name__}); where this page is served, the terminal shows why"
+
+
+class ShownTokens:
+    """Gives tokens their texts as they come. A character of several tokens stands at the last of them."""
+
+    def __init__(self, encoder: "Encoder") -> None:
+        from cookhouse.chat import GrowingText
+
+        self._encoder = encoder
+        self._special = {*encoder.added.values()}
+        self._growing = GrowingText(encoder)
+        self._num_given = 0
+        self.text = ""
+        """Of all that are not special."""
+
+    def feed(self, tokens: Sequence[int], logprobs: Sequence[float] | None = None) -> list[dict[str, Any]]:
+        """The next tokens as plain values."""
+        given = logprobs if logprobs is not None else [None] * len(tokens)
+        return [self._shown(int(token), logprob) for token, logprob in zip(tokens, given, strict=True)]
+
+    def _shown(self, token: int, logprob: float | None) -> dict[str, Any]:
+        from cookhouse.chat import UNFINISHED, GrowingText
+
+        is_special = token in self._special
+        if is_special:
+            text = self._encoder.decode([token])
+            self._growing, self._num_given = GrowingText(self._encoder), 0
+        else:
+            self._growing.add(token)
+            whole = self._growing.text
+            text = "" if whole.endswith(UNFINISHED) else whole[self._num_given :]
+            self._num_given += len(text)
+            self.text += text
+        return {
+            "id": token,
+            "text": text,
+            "is_special": is_special,
+            "logprob": None if logprob is None else round(float(logprob), 4),
+        }

@@ -1,4 +1,4 @@
-"""What people say of two answers, appended to a JSONL file that `cookhouse run dpo dataset_path=...` takes."""
+"""Labels that people give to two answers, appended to a JSONL file that `cookhouse run dpo dataset_path=...` takes."""
 
 import secrets
 import shlex
@@ -19,7 +19,7 @@ _MAX_KEPT: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class LabeledPair:
     """Two answers to one question."""
 
     question: Question
@@ -54,10 +54,10 @@ class LabelFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._pairs: OrderedDict[str, Pair] = OrderedDict()
+        self._pairs: OrderedDict[str, LabeledPair] = OrderedDict()
         self._writing = threading.Lock()
 
-    def keep(self, pair: Pair) -> str:
+    def keep(self, pair: LabeledPair) -> str:
         """Keep a pair for as long as there are not many later ones; its id."""
         key = secrets.token_urlsafe(12)
         self._pairs[key] = pair
@@ -88,7 +88,7 @@ class LabelFile:
         words = ["cookhouse", "run", "dpo", f"dataset_path={self.path}", *([f"model_name={model}"] if model else [])]
         return shlex.join(words)
 
-    def _write(self, row: dict[str, Any], pair: Pair) -> int:
+    def _write(self, row: dict[str, Any], pair: LabeledPair) -> int:
         _check(row, pair)
         try:
             return append_row(self.path, row, is_private=True)
@@ -98,7 +98,7 @@ class LabelFile:
             ) from error
 
 
-def _check(row: dict[str, Any], pair: Pair) -> None:
+def _check(row: dict[str, Any], pair: LabeledPair) -> None:
     """Refuse what the recipe would refuse, before it is written."""
     from cookhouse.data.rows.pairs import preference_from_row
 

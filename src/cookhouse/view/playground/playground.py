@@ -12,9 +12,9 @@ from cookhouse.service.connection import configured_service
 from cookhouse.service.sampling.target import Target
 from cookhouse.view.place import Place
 from cookhouse.view.playground.answers import Event, ask
-from cookhouse.view.playground.engine import OpenEngine, Opener, Say, SharedEngine
-from cookhouse.view.playground.labels import LabelFile, Pair
+from cookhouse.view.playground.labels import LabeledPair, LabelFile
 from cookhouse.view.playground.question import Question
+from cookhouse.view.playground.shared_service import Opener, OpenService, Say, SharedService
 
 LABELS_FILE: Final = "labels.jsonl"
 _MAX_AT_ONCE: Final = 2
@@ -25,13 +25,13 @@ _MAX_WAITING: Final = 8
 class Playground:
     """Answers questions, some at a time."""
 
-    def __init__(self, place: Place, *, labels: Path | None = None, open_engine: OpenEngine | None = None) -> None:
-        """`labels`: the file that labels go to; default: one in the place. `open_engine`: default: the service that the
-        environment names, or a local engine.
+    def __init__(self, place: Place, *, labels: Path | None = None, open_service: OpenService | None = None) -> None:
+        """`labels`: the file that labels go to; default: one in the place. `open_service`: default: the service that
+        the environment names, or a local engine.
         """
         self.place = place
         self.labels = LabelFile(labels or place.folder / LABELS_FILE)
-        self.engine = SharedEngine(open_engine or self._open_engine)
+        self.shared_service = SharedService(open_service or self._open_service)
         self._turns = asyncio.Semaphore(_MAX_AT_ONCE)
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -70,19 +70,19 @@ class Playground:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.engine.close()
+        await self.shared_service.close()
 
     async def _answer(self, question: Question, targets: Sequence[Target], told: "asyncio.Queue[Event | None]") -> None:
         if self._turns.locked():
             told.put_nowait({"type": "note", "text": "waiting for other questions to be answered"})
         async with self._turns:
-            answers = await ask(question, targets, self.engine, told.put_nowait)
+            answers = await ask(question, targets, self.shared_service, told.put_nowait)
         key = None
         if answers is not None and len(answers) == 2:
-            key = self.labels.keep(Pair(question=question, answers=(answers[0], answers[1])))
+            key = self.labels.keep(LabeledPair(question=question, answers=(answers[0], answers[1])))
         told.put_nowait({"type": "done", "answers": key})
 
-    def _open_engine(self, say: Say) -> AbstractAsyncContextManager[Opener]:
-        from cookhouse.service.sampling.engine import Engine
+    def _open_service(self, say: Say) -> AbstractAsyncContextManager[Opener]:
+        from cookhouse.service.sampling.sampling_service import SamplingService
 
-        return Engine(say=say, place=self.place.folder)
+        return SamplingService(say=say, place=self.place.folder)

@@ -1,4 +1,4 @@
-"""What is asked on the page, checked."""
+"""Questions asked on the page, checked."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cookhouse.errors import InputError
-from cookhouse.service.sampling.chat_model import Draw
+from cookhouse.service.sampling.chat_model import SamplingOptions
 
 if TYPE_CHECKING:
     from cookhouse.chat import Message
@@ -41,9 +41,9 @@ class Question:
         return [*system, {"role": "user", "content": self.prompt}]
 
     @property
-    def draw(self) -> Draw:
+    def draw(self) -> SamplingOptions:
         """How answers are drawn."""
-        return Draw(max_tokens=self.max_tokens, temperature=self.temperature, top_p=1.0, seed=self.seed)
+        return SamplingOptions(max_tokens=self.max_tokens, temperature=self.temperature, top_p=1.0, seed=self.seed)
 
 
 def question_from(body: object) -> Question:

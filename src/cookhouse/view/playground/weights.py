@@ -1,18 +1,18 @@
-"""What may be asked on the page: the runs of its place and their checkpoints, registered models, and base models."""
+"""Weights that may be asked on the page: runs of its place with their checkpoints, registered and base models."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cookhouse.assets import adapter_folder, embedded_names
+from cookhouse.assets import ADAPTER_FOLDERS, embedded_names
 from cookhouse.errors import UnknownNameError
 from cookhouse.models.names import plain_name
-from cookhouse.registry import names_registered_model
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.service.connection import configured_service
 from cookhouse.service.sampling.target import Target, find_target
 from cookhouse.view.place import Place
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE
+from cookhouse.weights.names import is_no_path_here
 
 _MAX_SHOWN = 200
 _WAY_OUT = (
@@ -22,7 +22,7 @@ _WAY_OUT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class WeightsChoice:
     """A name to choose."""
 
     name: str
@@ -30,15 +30,15 @@ class Choice:
     """What it is."""
 
 
-def choices(place: Place) -> list[Choice]:
+def choices(place: Place) -> list[WeightsChoice]:
     """Names to choose from: runs that have saved weights, the newest first, and base models."""
     runs = place.runs()
     trained = [
-        Choice(name=run.name, note=f"run #{run.number}")
+        WeightsChoice(name=run.name, note=f"run #{run.number}")
         for run in reversed(runs)
         if (run.path / CHECKPOINTS_FILE).is_file()
     ]
-    return [*trained[:_MAX_SHOWN], *(Choice(name=name, note="base model") for name in _base_models(runs))]
+    return [*trained[:_MAX_SHOWN], *(WeightsChoice(name=name, note="base model") for name in _base_models(runs))]
 
 
 def shown_pair(names: Sequence[str], place: Place) -> tuple[str, str]:
@@ -79,7 +79,7 @@ def named_target(name: str, place: Place) -> Target:
 
 
 def _found(name: str, place: Place) -> Target:
-    if name.startswith("tinker://") or names_registered_model(name):
+    if is_no_path_here(name):
         return find_target(name, place=place.folder)
     runs = place.runs()
     run = next((run for run in runs if run.name == name), None)
@@ -87,7 +87,7 @@ def _found(name: str, place: Place) -> Target:
         return replace(find_target(str(run.path), place=place.folder), named=name)
     base_models = _base_models(runs)
     if name in base_models:
-        weights = None if adapter_folder(name) is None else name
+        weights = name if name in ADAPTER_FOLDERS else None
         return replace(find_target(weights, None if weights else name, place=place.folder), named=name)
     likely = [choice.name for choice in choices(place)]
     raise UnknownNameError(

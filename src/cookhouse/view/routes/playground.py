@@ -43,7 +43,7 @@ def _read(request: Request) -> dict[str, Any]:
         },
         "most": {"characters": MAX_CHARACTERS, "tokens": MAX_TOKENS},
         "service": playground.service,
-        "is_running": playground.engine.is_running,
+        "is_running": playground.shared_service.is_running,
         "labels": {"names": [*LABELS], "file": str(playground.labels.path), "command": playground.labels.command()},
     }
 

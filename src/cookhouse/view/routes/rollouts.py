@@ -1,4 +1,4 @@
-"""What was sampled at a step: all rollouts by reward and text, and groups side by side."""
+"""Page of a step's rollouts: all by reward and text, and groups side by side."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What was read of rollout files, for the next page of the same step: brought up to date, and bounded."""
+"""Cache of rollout files, for the next page of the same step: brought up to date, and bounded."""
 
 import threading
 from collections import OrderedDict

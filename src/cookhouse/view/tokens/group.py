@@ -5,17 +5,84 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cookhouse.report.token_colors import Quantity, Scale, gaps
+from cookhouse.errors import InputError
+from cookhouse.report.token_colors import ColorScale, Quantity, gaps
 from cookhouse.report.token_spans import TokenRun, scales_of
 from cookhouse.runs.reading.rollouts import Rollout, RolloutGroup, RolloutTurn
-from cookhouse.runs.reading.transcripts import Piece, read_pieces, shared_prefix, turn_starts
-from cookhouse.telemetry import after_step, step_number
+from cookhouse.runs.reading.skeleton import FarNumbers, FarText, read_numbers, read_text
+from cookhouse.runs.reading.token_values import OfTurn, advantages_file, read_values, trained_file
+from cookhouse.runs.reading.transcripts import Piece, TokenValues, read_pieces, shared_prefix, turn_starts
+from cookhouse.telemetry import after_step, entries_from_json, entries_to_json, step_number
 from cookhouse.view.tokens.cache import RolloutCache
-from cookhouse.view.tokens.notes import failure_text, log_text, noted_of, numbers_of
 from cookhouse.view.tokens.shown import first_shown, shown_scales, shown_spans
 from cookhouse.view.tokens.step_name import StepName
-from cookhouse.view.tokens.trained import Trained, missing_colors, trained_on
 from cookhouse.view.tokens.words import Words
+
+_MAX_TURNS = 8
+_MAX_TOKENS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedGroup:
+    """What the step noted that trained on the group."""
+
+    step: int | None
+    """0-based; None: no step did, as far as the files say."""
+    advantages: Sequence[Sequence[OfTurn]] | None = None
+    logprobs: Sequence[Sequence[OfTurn]] | None = None
+
+    def values(self, member: int) -> TokenValues:
+        return TokenValues(advantages=_at(self.advantages, member), trained=_at(self.logprobs, member))
+
+    def advantage_text(self, member: int) -> str:
+        """Of each turn; a range where its tokens differ."""
+        turns = _at(self.advantages, member)
+        return ", ".join(map(_advantage, turns[:_MAX_TURNS])) + (", …" if len(turns) > _MAX_TURNS else "")
+
+
+def trained_on(group: RolloutGroup, name: StepName, folder: Path, cache: RolloutCache, max_lag: int) -> TrainedGroup:
+    """`max_lag`: how many steps later than it was planned a group may be trained on."""
+    if name.is_test:
+        return TrainedGroup(step=None)
+    key = (name.step, group.number)
+    for step in range(name.step, name.step + max_lag + 1):
+        found = cache.values(advantages_file(folder, step), "advantages")
+        if (advantages := read_values(found, key)) is not None:
+            logprobs = read_values(cache.values(trained_file(folder, step), "logprobs"), key)
+            return TrainedGroup(step=step, advantages=advantages, logprobs=logprobs)
+    return TrainedGroup(step=None)
+
+
+def missing_colors(name: StepName, trained: TrainedGroup) -> Mapping[Quantity, str]:
+    """Why something is not there to color by."""
+    weight = "weights are shown with the examples of the step that trained on it"
+    if name.is_test:
+        reason = "held-out rollouts are not trained on"
+        return {Quantity.ADVANTAGE: reason, Quantity.GAP: reason, Quantity.WEIGHT: reason}
+    if trained.step is None:
+        reason = "no step has trained on this group, or its run kept no advantages"
+        return {Quantity.ADVANTAGE: reason, Quantity.GAP: reason, Quantity.WEIGHT: reason}
+    return {
+        Quantity.WEIGHT: weight,
+        Quantity.GAP: "the run kept no logprobs of the trainer; one that is started with this version does"
+        if trained.logprobs is None
+        else "the trainer noted no logprobs of these tokens",
+    }
+
+
+def _advantage(value: OfTurn) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int | float):
+        return f"{value:.4g}"
+    tokens = [each for each in read_numbers(value, 0, _MAX_TOKENS) if isinstance(each, int | float)]
+    ends = dict.fromkeys(f"{end:.4g}" for end in (min(tokens), max(tokens))) if tokens else ["-"]
+    return " to ".join(ends)
+
+
+def _at(several: Sequence[Sequence[OfTurn]] | None, member: int) -> Sequence[OfTurn]:
+    return several[member] if several is not None and member < len(several) else ()
+
 
 MEMBERS_ON_PAGE = 32
 TOKENS_OF_EACH = 300
@@ -94,9 +161,9 @@ def _member(
     pieces: Sequence[Piece],
     start: int,
     words: Words,
-    scales: Mapping[Quantity, Scale],
+    scales: Mapping[Quantity, ColorScale],
     *,
-    trained: Trained,
+    trained: TrainedGroup,
     alike: Mapping[str, str],
 ) -> dict[str, Any]:
     end = start + sum(len(piece.tokens) for piece in pieces)
@@ -147,7 +214,7 @@ def _turn(turn: RolloutTurn, index: int, alike: Mapping[str, str]) -> dict[str, 
     }
 
 
-def _piece(piece: Piece, words: Words, scales: Mapping[Quantity, Scale]) -> dict[str, Any]:
+def _piece(piece: Piece, words: Words, scales: Mapping[Quantity, ColorScale]) -> dict[str, Any]:
     return {"is_sampled": piece.is_sampled, "start": piece.start, "spans": shown_spans(_run(piece), words, scales)}
 
 
@@ -159,3 +226,44 @@ def _run(piece: Piece) -> TokenRun:
     }
     known = {name: each for name, each in values.items() if each is not None}
     return TokenRun(tokens=piece.tokens, values=known, start=piece.start, before=piece.before)
+
+
+_LOG_CHARACTERS = 4000
+
+
+def noted_of(values: Sequence[Any]) -> list[dict[str, Any]]:
+    """What a run noted, as far as a page shows it."""
+    try:
+        return entries_to_json(entries_from_json([_near(value) for value in values]))
+    except (InputError, RecursionError) as error:
+        return [{"note": f"what was noted here cannot be read: {error}"}]
+
+
+def _near(value: Any) -> Any:
+    """With what was left in the file."""
+    if isinstance(value, FarText):
+        return log_text(value)
+    if isinstance(value, FarNumbers):
+        return read_numbers(value, 0, 100)
+    if isinstance(value, dict):
+        return {name: _near(each) for name, each in value.items()}
+    return [_near(each) for each in value] if isinstance(value, list) else value
+
+
+def log_text(text: str | FarText) -> str:
+    """The beginning of a log, which says what was left out."""
+    shown, left_out = read_text(text, _LOG_CHARACTERS)
+    return f"{shown}… ({left_out:,} more bytes)" if left_out else shown
+
+
+def numbers_of(values: Mapping[str, float]) -> dict[str, str]:
+    """Metrics in words."""
+    return {name: f"{value:.4g}" for name, value in values.items()}
+
+
+def failure_text(failure: Mapping[str, Any]) -> str:
+    """Who failed, and why."""
+    who, attempt, origin, outcome, reason = (
+        _near(failure.get(name, "")) for name in ("member", "attempt", "origin", "outcome", "reason")
+    )
+    return f"member {who}, attempt {attempt}, {origin}, {outcome}: {reason}"

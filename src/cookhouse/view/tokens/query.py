@@ -1,4 +1,4 @@
-"""What an address asks for: numbers and texts of its query, checked."""
+"""Query of an address: its numbers and texts, checked."""
 
 import math
 

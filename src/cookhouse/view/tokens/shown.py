@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cookhouse.report.token_colors import Quantity, Scale
+from cookhouse.report.token_colors import ColorScale, Quantity
 from cookhouse.report.token_spans import TokenRun, token_spans
 from cookhouse.view.tokens.words import Words
 
@@ -15,7 +15,7 @@ _TITLES: Mapping[Quantity, str] = {
 }
 
 
-def shown_spans(run: TokenRun, words: Words, scales: Mapping[Quantity, Scale]) -> list[dict[str, Any]]:
+def shown_spans(run: TokenRun, words: Words, scales: Mapping[Quantity, ColorScale]) -> list[dict[str, Any]]:
     """The spans of a run, each with its text, ids, values, classes, and all of that in words."""
     return [
         {
@@ -31,7 +31,7 @@ def shown_spans(run: TokenRun, words: Words, scales: Mapping[Quantity, Scale]) -
 
 
 def shown_scales(
-    scales: Mapping[Quantity, Scale], missing: Mapping[Quantity, str], *, logprob: str
+    scales: Mapping[Quantity, ColorScale], missing: Mapping[Quantity, str], *, logprob: str
 ) -> list[dict[str, Any]]:
     """What tokens can be colored by, in the order of the keys 1 to 5: each with its shades, or why it is not there. A
     teacher is told of only where there is one. `logprob` says whose those are.
@@ -52,7 +52,7 @@ def shown_scales(
     ]
 
 
-def first_shown(scales: Mapping[Quantity, Scale], asked: str) -> str:
+def first_shown(scales: Mapping[Quantity, ColorScale], asked: str) -> str:
     """What tokens are colored by at first: what is asked for, if there is that."""
     names = [quantity.value for quantity in Quantity if quantity in scales]
     return asked if asked in names or not names else names[0]

@@ -1,4 +1,4 @@
-"""How the tokens of a run read: the tokenizer of its model, as far as it is on this machine."""
+"""Texts of a run's tokens, by the tokenizer of its model, as far as it is on this machine."""
 
 import threading
 from collections.abc import Mapping, Sequence

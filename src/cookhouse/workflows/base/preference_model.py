@@ -4,7 +4,7 @@ from cookhouse.envs import preference_format
 from cookhouse.errors import InputError
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.settings import JudgeSettings
-from cookhouse.weights.names import BaseModel, find_weights
+from cookhouse.weights.names import BaseModelWeights, find_weights
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.stages.stage import stage
 
@@ -18,7 +18,7 @@ async def check_preference_model(state: TrainingState) -> None:
         return
     base, chat_format = preference_format(config)
     named = find_weights(config.preference_model, context.adapters.registry)
-    if isinstance(named, BaseModel) and named.name != base:
+    if isinstance(named, BaseModelWeights) and named.name != base:
         raise InputError(
             f"preference_model {config.preference_model} names no weights, and as a base model it would be asked as "
             f"{base} is; give a run directory, a tinker:// path or a registered model, or set "

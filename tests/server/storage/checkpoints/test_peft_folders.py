@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cookhouse.assets import adapter_folder
+from cookhouse.assets import ADAPTER_FOLDERS
 from cookhouse.errors import InputError
 from cookhouse.server.storage.checkpoints.readonly import ReadOnlyCheckpoints
-from cookhouse.weights.peft_folders import peft_folder, peft_path
+from cookhouse.weights.peft_folders import is_peft_folder, peft_path
 
 
 def arithmetic() -> Path:
-    folder = adapter_folder("cookhouse/tiny-arithmetic")
-    assert folder is not None
-    return folder
+    return ADAPTER_FOLDERS["cookhouse/tiny-arithmetic"]
 
 
 @pytest.mark.slow
@@ -50,11 +48,11 @@ def test_another_adapter_has_another_path(tmp_path: Path) -> None:
 
 def test_what_is_no_adapter_is_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
-    assert peft_folder(str(tmp_path)) == tmp_path
+    assert is_peft_folder(tmp_path)
     with pytest.raises(InputError, match="no PEFT folder with its weights in safetensors"):
         ReadOnlyCheckpoints((), [tmp_path], imported=tmp_path / "peft")
-    assert peft_folder("cookhouse/tiny") is None
-    assert peft_folder("no\0path") is None
+    assert not is_peft_folder(Path("cookhouse/tiny"))
+    assert not is_peft_folder(Path("no\0path"))
 
 
 @pytest.mark.slow

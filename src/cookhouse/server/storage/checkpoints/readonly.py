@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from cookhouse.assets import adapter_folders
+from cookhouse.assets import ADAPTER_FOLDERS
 from cookhouse.engine.contract import DamagedError
 from cookhouse.engine.files.checksums import checksums, verify
 from cookhouse.engine.files.manifest import read_spec
@@ -56,7 +56,7 @@ class ReadOnlyCheckpoints:
     def find(self, path: str) -> StoredCheckpoint | None:
         """The checkpoint at a `tinker://` path; an embedded adapter is there for whoever asks."""
         if path not in self._by_path and is_peft_path(path) and self._imported is not None:
-            for folder in adapter_folders():
+            for folder in ADAPTER_FOLDERS.values():
                 if peft_path(folder) == path:
                     self._import(folder)
         if path not in self._by_path:

@@ -1,4 +1,4 @@
-"""What evaluators noted of a run, evaluation by evaluation."""
+"""Notes of evaluators, evaluation by evaluation."""
 
 import json
 from pathlib import Path

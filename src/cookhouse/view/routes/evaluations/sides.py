@@ -9,13 +9,13 @@ from starlette.requests import Request
 from cookhouse.errors import InputError
 from cookhouse.report import ItemChanges, item_changes
 from cookhouse.runs.listing.find import FoundRun
-from cookhouse.runs.reading.answer_sets import AnswerReader, AnswerSet, is_evaluation
+from cookhouse.runs.reading.answer_sets import AnswerSet, AnswerSetReader, is_evaluation
 from cookhouse.runs.samples import evaluated_steps
 from cookhouse.telemetry import after_step
 from cookhouse.view.pages import query_text
 from cookhouse.view.place import Place
 
-ANSWERS: Final = AnswerReader()
+ANSWERS: Final = AnswerSetReader()
 
 
 @dataclass(frozen=True, kw_only=True)

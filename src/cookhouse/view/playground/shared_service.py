@@ -1,4 +1,4 @@
-"""The engine that answers: started when somebody asks, shared by all answers, ended some minutes after the last."""
+"""Service that answers: started when somebody asks, shared by all answers, ended some minutes after the last."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from cookhouse.errors import ServiceError
-from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.chat_model import ChatModel, SamplingOptions
 from cookhouse.service.sampling.target import Target
 
 Say: TypeAlias = Callable[[str], None]
@@ -16,24 +16,24 @@ _MAX_OPEN: Final = 8
 
 
 class Opener(Protocol):
-    """The part of `cookhouse.service.sampling.engine.Engine` that is used here."""
+    """The part of `cookhouse.service.sampling.sampling_service.SamplingService` that is used here."""
 
     def has(self, targets: Sequence[Target]) -> bool: ...
 
-    async def chat_models(self, targets: Sequence[Target], draw: Draw) -> list[ChatModel]: ...
+    async def chat_models(self, targets: Sequence[Target], draw: SamplingOptions) -> list[ChatModel]: ...
 
 
-OpenEngine: TypeAlias = Callable[[Say], AbstractAsyncContextManager[Opener]]
-"""Starts an engine, which tells what a person should know by the function given."""
+OpenService: TypeAlias = Callable[[Say], AbstractAsyncContextManager[Opener]]
+"""Opens a service to sample from, which reports what a person should know to the function given."""
 
 
-class SharedEngine:
-    """One engine for all who ask. Where it must be started anew, since it lacks what is asked for or has failed, that
-    waits until nobody is being answered.
+class SharedService:
+    """One sampling service for all who ask. Where it must be started anew, since it lacks what is asked for or has
+    failed, that waits until nobody is being answered.
     """
 
-    def __init__(self, open_engine: OpenEngine, *, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._open_engine = open_engine
+    def __init__(self, open_service: OpenService, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._open_service = open_service
         self._idle_seconds = idle_seconds
         self._stack = AsyncExitStack()
         self._opener: Opener | None = None
@@ -54,7 +54,9 @@ class SharedEngine:
         return self._opener is not None
 
     @asynccontextmanager
-    async def models(self, targets: Sequence[Target], draw: Draw, say: Say) -> AsyncIterator[list[ChatModel]]:
+    async def models(
+        self, targets: Sequence[Target], draw: SamplingOptions, say: Say
+    ) -> AsyncIterator[list[ChatModel]]:
         """Weights that answer within the block. `say` is told what goes on until they do.
 
         Raises:
@@ -97,7 +99,7 @@ class SharedEngine:
         async with self._changing:
             await self._stop()
 
-    async def _opened(self, targets: Sequence[Target], draw: Draw, say: Say) -> list[ChatModel]:
+    async def _opened(self, targets: Sequence[Target], draw: SamplingOptions, say: Say) -> list[ChatModel]:
         if self._opener is not None and (self._is_broken or not self._opener.has(targets)):
             if self._num_answering:
                 say("waiting until other answers are given: the engine is then started anew")
@@ -109,7 +111,7 @@ class SharedEngine:
         try:
             if self._opener is None:
                 say("starting what answers, which takes some seconds")
-                self._opener = await self._stack.enter_async_context(self._open_engine(self._tell))
+                self._opener = await self._stack.enter_async_context(self._open_service(self._tell))
             new = [target for target in dict.fromkeys(targets) if target not in self._models]
             if new:
                 self._models |= zip(new, await self._opener.chat_models(new, draw), strict=True)

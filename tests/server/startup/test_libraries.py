@@ -6,7 +6,7 @@ import sys
 PROGRAM = """
 import pkgutil, sys
 import cookhouse.server
-from cookhouse.server.startup import hide_torch, loading
+from cookhouse.server.startup.libraries import hide_torch, loading
 
 hide_torch()
 loading().result()

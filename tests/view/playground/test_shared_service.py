@@ -11,14 +11,14 @@ from tests.waiting import wait_until
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError, ServiceError
-from cookhouse.service.sampling.chat_model import Draw
+from cookhouse.service.sampling.chat_model import SamplingOptions
 from cookhouse.service.sampling.target import Target
 from cookhouse.view.place import Place
-from cookhouse.view.playground.engine import SharedEngine
 from cookhouse.view.playground.playground import Playground
 from cookhouse.view.playground.question import Question
+from cookhouse.view.playground.shared_service import SharedService
 
-DRAW = Draw(max_tokens=8, temperature=0.0, top_p=1.0, seed=0)
+DRAW = SamplingOptions(max_tokens=8, temperature=0.0, top_p=1.0, seed=0)
 TARGET = Target(model_name=TINY_MODEL, sampler_path=None, renderer_name="qwen3_instruct", state_dir=None)
 QUESTION = Question(weights=("first",), prompt="Why?")
 
@@ -40,7 +40,7 @@ def test_one_engine_serves_all_and_ends_when_nobody_asks() -> None:
 
     async def check() -> None:
         fake, told = FakeEngine(), Told()
-        shared = SharedEngine(fake.open, idle_seconds=0.01)
+        shared = SharedService(fake.open, idle_seconds=0.01)
         async with shared.models([TARGET], DRAW, told), shared.models([TARGET], DRAW, told) as models:
             assert models[0].draw == DRAW
             await asyncio.sleep(0.05)
@@ -61,7 +61,7 @@ def test_one_that_lacks_what_is_asked_for_is_left_to_those_whom_it_answers() -> 
 
     async def check() -> None:
         fake, told = FakeEngine(), Told()
-        shared = SharedEngine(fake.open)
+        shared = SharedService(fake.open)
         async with shared.models([TARGET], DRAW, told):
             fake.has_all = False
             other = asyncio.create_task(hold(shared, told))
@@ -72,7 +72,7 @@ def test_one_that_lacks_what_is_asked_for_is_left_to_those_whom_it_answers() -> 
         await asyncio.gather(other, third)
         await shared.close()
 
-    async def hold(shared: SharedEngine, told: Told) -> None:
+    async def hold(shared: SharedService, told: Told) -> None:
         async with shared.models([TARGET], DRAW, told):
             pass
 
@@ -86,7 +86,7 @@ def test_one_that_cannot_open_anything_is_replaced(error: Exception, num_started
     async def check() -> None:
         fake, told = FakeEngine(), Told()
         opened = fake.chat_models
-        shared = SharedEngine(fake.open)
+        shared = SharedService(fake.open)
 
         async def refuse(*_: object) -> None:
             raise error
@@ -99,7 +99,7 @@ def test_one_that_cannot_open_anything_is_replaced(error: Exception, num_started
         assert fake.num_started == num_started
         await shared.close()
 
-    async def enter(shared: SharedEngine, told: Told) -> None:
+    async def enter(shared: SharedService, told: Told) -> None:
         async with shared.models([TARGET], DRAW, told):
             pass
 
@@ -109,7 +109,7 @@ def test_one_that_cannot_open_anything_is_replaced(error: Exception, num_started
 def with_playground(runs: Path, check: Callable[[Playground, FakeEngine], Awaitable[None]]) -> None:
     async def run() -> None:
         fake = FakeEngine(waits=asyncio.Event())
-        playground = Playground(Place(runs), open_engine=fake.open)
+        playground = Playground(Place(runs), open_service=fake.open)
         await check(playground, fake)
         await playground.close()
         assert fake.num_running == 0

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cookhouse.adapters import ServiceAddress
-from cookhouse.assets import TINY_MODEL, adapter_folders
+from cookhouse.assets import ADAPTER_FOLDERS, TINY_MODEL
 from cookhouse.models.tokenizers import load_transformers
 from cookhouse.naming import listed
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service import connection
 from cookhouse.service.connection import check_reachable, check_service, configured_service
 from cookhouse.service.local import is_readable_state, local_server, service_folder
-from cookhouse.service.sampling.chat_model import ChatModel, Draw
+from cookhouse.service.sampling.chat_model import ChatModel, SamplingOptions
 from cookhouse.service.sampling.target import Target
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Running:
     """Whose adapters it can load, besides the embedded ones."""
 
 
-class Engine:
+class SamplingService:
     """Opens what is to be sampled, one target after another or several at once. Its local engine, if it needs one,
     is started for the first, and again only for another base model, a PEFT folder, or a run that was not there at the
     start: what was opened before then answers no more.
@@ -53,7 +53,7 @@ class Engine:
         self._service: ServiceClient | None = None
         self._early: ServerProcess | None = None
 
-    async def __aenter__(self) -> "Engine":
+    async def __aenter__(self) -> "SamplingService":
         """Start the process of the local engine, if no service is configured: it loads while we do."""
         address = configured_service(os.environ)
         check_service(address)
@@ -63,11 +63,11 @@ class Engine:
     async def __aexit__(self, *exception: object) -> None:
         await self._stack.aclose()
 
-    async def chat_model(self, target: Target, draw: Draw) -> ChatModel:
+    async def chat_model(self, target: Target, draw: SamplingOptions) -> ChatModel:
         """A target, ready to answer. Raises as `chat_models`."""
         return (await self.chat_models([target], draw))[0]
 
-    async def chat_models(self, targets: Sequence[Target], draw: Draw) -> list[ChatModel]:
+    async def chat_models(self, targets: Sequence[Target], draw: SamplingOptions) -> list[ChatModel]:
         """Targets, all ready to answer at the same time.
 
         Raises:
@@ -136,7 +136,7 @@ class Engine:
 
 def _has(running: _Running, target: Target) -> bool:
     if target.adapter is not None:
-        is_readable = target.adapter in (*adapter_folders(), *running.peft_folders)
+        is_readable = target.adapter in (*ADAPTER_FOLDERS.values(), *running.peft_folders)
     else:
         kept_in = None if target.state_dir is None else target.state_dir.resolve()
         is_readable = target.sampler_path is None or kept_in in running.state_dirs

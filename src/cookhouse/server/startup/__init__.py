@@ -1,0 +1,1 @@
+"""Start of a server's process: its command line, and its libraries."""
