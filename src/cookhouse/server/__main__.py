@@ -9,6 +9,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn, get_args
@@ -20,10 +21,10 @@ from cookhouse.errors import CookhouseError, InputError
 from cookhouse.models.names import parse_served
 from cookhouse.registry import open_registry
 from cookhouse.server.leases.sharing import sharing_of
-from cookhouse.server.main import EndSessions, run_server
+from cookhouse.server.main import run_server
 from cookhouse.server.pool.children import Children
 from cookhouse.server.pool.plans import plans_of
-from cookhouse.server.settings import Settings
+from cookhouse.server.settings import EndSessions, ServiceOptions, Settings
 from cookhouse.server.startup import hide_torch, loading, wait_for_arguments
 
 KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
@@ -91,38 +92,17 @@ def _serve(options: argparse.Namespace, children: Children, stdout: "Stdout") ->
             if options.stable_reinforce:
                 stdout.say(_OWN_STABLE_REINFORCE)
             run_server(
-                host=options.host,
-                port=options.port,
-                api_keys=keys or [str(new_key)],
-                state_dir=options.state_dir,
+                _service_options(options, keys or [str(new_key)], base_models),
+                address=(options.host, options.port),
                 database=options.database,
                 sharing=sharing,
-                base_models=base_models,
                 make_worker=workers,
                 plans=plans_of(
                     workers=options.workers,
                     trainers=options.trainers,
                     samplers=options.samplers,
                 ),
-                settings=Settings(
-                    silent_seconds=60 * options.silent_minutes,
-                    session_seconds=60 * options.session_minutes,
-                    samplers_only=options.samplers_only,
-                    deterministic=options.deterministic,
-                    drain_seconds=options.drain_seconds,
-                    journal=options.journal,
-                    checkpoints=options.checkpoints,
-                    stable_reinforce=options.stable_reinforce,
-                    max_connections=options.max_connections,
-                    max_address_connections=options.max_address_connections,
-                ),
-                max_snapshot_file_bytes=options.max_snapshot_file_bytes,
-                read_state_dirs=options.read_state_dir,
-                peft_folders=options.peft_folder,
-                registry=None if options.registry is None else open_registry(options.registry, os.environ),
-                runs=dict(options.run),
                 watch_stdin=options.watch_stdin,
-                end_sessions=options.end_sessions,
                 on_ready=lambda url, engine: _announce(url, engine, new_key, options, stdout),
                 say=stdout.say,
                 warn=partial(stdout.say, kind="warning"),
@@ -132,6 +112,36 @@ def _serve(options: argparse.Namespace, children: Children, stdout: "Stdout") ->
     except CookhouseError as error:
         return _refused(error)
     return 0
+
+
+def _service_options(
+    options: argparse.Namespace, api_keys: Sequence[str], base_models: Sequence[str]
+) -> ServiceOptions:
+    settings = Settings(
+        silent_seconds=60 * options.silent_minutes,
+        session_seconds=60 * options.session_minutes,
+        samplers_only=options.samplers_only,
+        deterministic=options.deterministic,
+        drain_seconds=options.drain_seconds,
+        journal=options.journal,
+        checkpoints=options.checkpoints,
+        stable_reinforce=options.stable_reinforce,
+        max_connections=options.max_connections,
+        max_address_connections=options.max_address_connections,
+    )
+    if options.max_snapshot_file_bytes is not None:
+        settings = replace(settings, max_snapshot_file_bytes=options.max_snapshot_file_bytes)
+    return ServiceOptions(
+        api_keys=api_keys,
+        state_dir=options.state_dir,
+        settings=settings,
+        sources=parse_served(base_models),
+        read_state_dirs=options.read_state_dir,
+        peft_folders=options.peft_folder,
+        registry=None if options.registry is None else open_registry(options.registry, os.environ),
+        runs=dict(options.run),
+        end_sessions=options.end_sessions,
+    )
 
 
 def _workers(

@@ -1,7 +1,15 @@
-"""What an operator may change about a server, with the values it is tested at."""
+"""Settings of a server, with the values it is tested at, and the options that a service is opened with."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+from cookhouse.registry import ModelRegistry
+
+EndSessions = Literal["start", "missing", "eof"]
+"""Sessions to end: those that an earlier server left; those of them that need a base model which is not offered; or all
+at the end of stdin, and none before because it is silent: clients are known to live as long as the server does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +113,21 @@ class Settings:
     use_retrieve_futures: bool = False
     """Ask clients to poll once per sampler instead of once per sample."""
     max_samples_per_request: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    api_keys: Sequence[str]
+    state_dir: Path
+    settings: Settings = Settings()
+    sources: Mapping[str, str] | None = None
+    """As `BaseModels.fill` takes them."""
+    read_state_dirs: Sequence[Path] = ()
+    """Of other servers, whose checkpoints this one may load."""
+    peft_folders: Sequence[Path] = ()
+    """Of adapters that it may load."""
+    registry: ModelRegistry | None = None
+    """Models that answers can be asked of by name."""
+    runs: Mapping[str, str] | None = None
+    """The same: `tinker://` paths by name."""
+    end_sessions: Collection[EndSessions] = ()

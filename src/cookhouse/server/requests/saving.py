@@ -7,7 +7,6 @@ requested, and acknowledged when on disk.
 
 import asyncio
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,17 +17,15 @@ from cookhouse.errors import InputError
 from cookhouse.models.names import plain_name
 from cookhouse.server.refusals import DiskError
 from cookhouse.server.requests.base_models import BaseModels
-from cookhouse.server.requests.commands import check_seq_id, identity_of, plan_of, refusal_of
+from cookhouse.server.requests.plans import Drawn, Plan, check_seq_id, identity_of, plan_of, refusal_of, request_id_of
+from cookhouse.server.sequencer.attempts import Attempt
 from cookhouse.server.sequencer.futures import Result
-from cookhouse.server.sequencer.plans import Drawn, Plan, request_id_of
-from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
 from cookhouse.server.storage.checkpoints.checkpoint import NewCheckpoint, check_name, unwritten
-from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.storage.checkpoints.encryption import Recipients, parse_recipients
 from cookhouse.server.storage.journal import AddSampler
+from cookhouse.server.storage.storage import Storage
 from cookhouse.server.storage.store.rows import CheckpointKind, CheckpointRow, SamplerRow
-from cookhouse.server.storage.store.store import Store
 
 _FORMS: Mapping[CheckpointKind, Form] = {
     "weights": "state",
@@ -50,16 +47,14 @@ class SaveRequests:
         self,
         *,
         base_models: BaseModels,
-        checkpoints: Checkpoints,
         sessions: Sessions,
-        store: Store,
-        writer: Executor,
+        storage: Storage,
     ) -> None:
         self._base_models = base_models
-        self._checkpoints = checkpoints
+        self._checkpoints = storage.checkpoints
         self._sessions = sessions
-        self._store = store
-        self._writer = writer
+        self._store = storage.store
+        self._writer = storage.writer
 
     def save_state(self, owner: str, request: types.SaveWeightsRequest, drawn: Drawn) -> Plan:
         """The writing of weights and optimizer state."""
@@ -136,9 +131,9 @@ class SaveRequests:
             lora=asdict(model.lora),
         )
 
-        async def run(turn: Turn) -> Result:
+        async def run(attempt: Attempt) -> Result:
             if not snapshot.has_file:  # else it was published, and this is a replay
-                await turn.send(Publish(**identity_of(model), snapshot_id=snapshot.snapshot_id))
+                await attempt.send(Publish(**identity_of(model), snapshot_id=snapshot.snapshot_id))
             self._store.add_sampler(row)
             return Result.of_json({"type": "save_weights_for_sampler", "sampling_session_id": sampler.sampler_id})
 
@@ -171,15 +166,15 @@ class SaveRequests:
     def _save(self, model: Model, seq_id: int | None, new: NewCheckpoint, drawn: Drawn) -> Plan:
         """Has the engine write a folder, and makes it a checkpoint."""
 
-        async def run(turn: Turn) -> Result:
-            row = await self._write(turn, model, new, drawn["id"])
+        async def run(attempt: Attempt) -> Result:
+            row = await self._write(attempt, model, new, drawn["id"])
             if new.kind == "weights":
                 model.last_checkpoint = row.path
             return Result.of_json({"type": _TYPES[new.kind], "path": row.path})
 
         return plan_of(model, seq_id, run, changes_model=False)
 
-    async def _write(self, turn: Turn, model: Model, new: NewCheckpoint, checkpoint_id: str) -> CheckpointRow:
+    async def _write(self, attempt: Attempt, model: Model, new: NewCheckpoint, checkpoint_id: str) -> CheckpointRow:
         name = check_name(new)
         folder = self._checkpoints.new_folder()
         command = Save(
@@ -191,7 +186,7 @@ class SaveRequests:
         )
         loop = asyncio.get_running_loop()
         try:
-            await turn.send(command)
+            await attempt.send(command)
         except BaseException as error:
             loop.run_in_executor(self._writer, self._checkpoints.abandon, folder)
             if isinstance(error, DiskError):

@@ -1,4 +1,4 @@
-"""What is alive in this process: sessions, and the models and samplers in them. Lives on the event loop.
+"""Live sessions, and the models and samplers in them. Lives on the event loop.
 
 A session ends when its client says so, or when it has not been heard of for `session_seconds`; its models and snapshots
 are freed then. A restart brings it back from the journal; without one, nothing of it survives but the checkpoints.
@@ -7,13 +7,13 @@ are freed then. A restart brings it back from the journal; without one, nothing 
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import ServiceError
-from cookhouse.server.refusals import GoneError, NotFoundError
+from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
 from cookhouse.server.sessions.hearing import Hearing
 
 
@@ -126,6 +126,10 @@ class Session:
     models: dict[int, Model] = field(default_factory=dict)
     samplers: dict[int, Sampler] = field(default_factory=dict)
 
+    def snapshots(self) -> Sequence[Snapshot]:
+        """Weights that its samplers read."""
+        return [sampler.snapshot for sampler in self.samplers.values() if sampler.snapshot is not None]
+
 
 class Sessions:
     """The live sessions. Every look-up asks whose they are; what belongs to another tenant does not exist."""
@@ -138,8 +142,8 @@ class Sessions:
         self._by_idempotency_key: dict[tuple[str, str], Session] = {}
         self._is_unheard = False
         self.hearing = Hearing()
-        self.check_aside: Callable[[str], None] = lambda _session_id: None
-        """Raises StorageBusyError: a session that is not here may come back."""
+        self._owners_aside: dict[str, str] = {}
+        """Of sessions that are to be brought back, which has failed so far, by id."""
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
@@ -147,6 +151,27 @@ class Sessions:
     def has(self, session_id: str) -> bool:
         """Whether a session is alive, whosever it is."""
         return session_id in self._sessions
+
+    def set_aside(self, session_id: str, owner: str) -> None:
+        """A session that is not here is to be brought back."""
+        self._owners_aside[session_id] = owner
+
+    def end_aside(self, session_id: str) -> None:
+        """It is here, or comes no more."""
+        del self._owners_aside[session_id]
+
+    def check_aside(self, session_id: str) -> None:
+        """Raises StorageBusyError: a session is set aside, until it can be brought back."""
+        if session_id in self._owners_aside:
+            raise StorageBusyError(
+                f"session {session_id} cannot be brought back now, which is tried again; the server's log says why"
+            )
+
+    def check_owner(self, owner: str) -> None:
+        """The same of any session of a tenant's."""
+        for session_id, other in list(self._owners_aside.items()):
+            if other == owner:
+                self.check_aside(session_id)
 
     def begin(self, owner: str, idempotency_key: str | None) -> tuple[Session, bool]:
         """The session of this key, and whether it is new."""

@@ -28,7 +28,7 @@ class Status:
     def __init__(self, service: Service, latencies: Latencies, watches: WorkerWatches) -> None:
         self._service = service
         self._watches = watches
-        self._machine = Cached(partial(read_machine, service.folder), seconds=_DISK_SECONDS)
+        self._machine = Cached(partial(read_machine, service.storage.folder), seconds=_DISK_SECONDS)
         self._totals = Cached(partial(read_totals, service), seconds=_STORE_SECONDS)
         self._servers = Cached(partial(read_servers, service), seconds=_SERVERS_SECONDS)
         self._times = Cached(latencies.times, seconds=_ROUTES_SECONDS)

@@ -83,7 +83,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Crashed:
         patch.setattr(States, "_is_due", lambda *_: True)
         server.step(model_id, 4)
         wait_until(lambda: len(list((folder / "state" / "states").glob("[!.]*"))) == 1)
-        journal = server.host.service._journal
+        journal = server.host.service.storage.journal
         assert journal is not None
         wait_until(lambda: journal.reader.states(session_id))
         patch.setattr(States, "_is_due", lambda *_: False)

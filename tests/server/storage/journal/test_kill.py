@@ -14,7 +14,7 @@ MOMENTS = (*range(1, 12), *range(30, 64, 3))
 
 def test_a_kill_leaves_all_that_was_acknowledged_and_no_half(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.server.storage.journal.writer", str(tmp_path), *map(str, MOMENTS)]
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[5])
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[4])
     num_added = [_check(tmp_path / str(moment)) for moment in MOMENTS]
     assert num_added[0] == 0
     assert num_added[-1] > NUM_KEPT * NUM_AT_ONCE  # so that states have covered some

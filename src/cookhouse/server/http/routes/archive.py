@@ -30,7 +30,7 @@ class WeightsInfoRequest(BaseModel):
 
 @router.get("/training_runs")
 def list_training_runs(service: ServiceOf, owner: Owner, limit: Limit = 20, offset: Offset = 0) -> JSONResponse:
-    rows, total = service.store.runs(owner, limit=limit, offset=offset)
+    rows, total = service.storage.store.runs(owner, limit=limit, offset=offset)
     return JSONResponse(
         {"training_runs": [_run(service, row) for row in rows], "cursor": _cursor(limit, offset, total)}
     )
@@ -44,13 +44,15 @@ def get_training_run(model_id: str, service: ServiceOf, owner: Owner) -> JSONRes
 @router.get("/training_runs/{model_id}/checkpoints")
 def list_run_checkpoints(model_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
     _known_run(service, model_id, owner)
-    rows, _ = service.store.checkpoints(owner, model_id=model_id)
+    rows, _ = service.storage.store.checkpoints(owner, model_id=model_id)
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows]})
 
 
 @router.delete("/training_runs/{model_id}/checkpoints/{kind}/{name}")
 def delete_checkpoint(model_id: str, kind: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
-    service.checkpoints.delete(service.checkpoints.resolve_own(f"tinker://{model_id}/{kind}/{name}", owner))
+    service.storage.checkpoints.delete(
+        service.storage.checkpoints.resolve_own(f"tinker://{model_id}/{kind}/{name}", owner)
+    )
     return JSONResponse({})
 
 
@@ -60,22 +62,22 @@ async def set_checkpoint_ttl(
 ) -> JSONResponse:
     content = await content_of(request, TtlRequest)
     check_ttl(content.ttl_seconds)
-    row = await asyncio.to_thread(service.checkpoints.resolve_own, f"tinker://{model_id}/{kind}/{name}", owner)
-    expires_at = None if content.ttl_seconds is None else service.store.clock.end_of(content.ttl_seconds)
-    await asyncio.to_thread(service.store.set_checkpoint_expiry, row.checkpoint_id, expires_at)
+    row = await asyncio.to_thread(service.storage.checkpoints.resolve_own, f"tinker://{model_id}/{kind}/{name}", owner)
+    expires_at = None if content.ttl_seconds is None else service.storage.store.clock.end_of(content.ttl_seconds)
+    await asyncio.to_thread(service.storage.store.set_checkpoint_expiry, row.checkpoint_id, expires_at)
     return JSONResponse({})
 
 
 @router.get("/checkpoints")
 def list_checkpoints(service: ServiceOf, owner: Owner, limit: Limit = 100, offset: Offset = 0) -> JSONResponse:
-    rows, total = service.store.checkpoints(owner, limit=limit, offset=offset)
+    rows, total = service.storage.store.checkpoints(owner, limit=limit, offset=offset)
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows], "cursor": _cursor(limit, offset, total)})
 
 
 @router.post("/weights_info")
 async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, WeightsInfoRequest)
-    kept = await asyncio.to_thread(service.checkpoints.find, content.tinker_path, owner)
+    kept = await asyncio.to_thread(service.storage.checkpoints.find, content.tinker_path, owner)
     row = kept.row
     lora = row.lora_spec
     return JSONResponse(
@@ -93,14 +95,14 @@ async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JS
 
 
 def _known_run(service: Service, model_id: str, owner: str) -> RunRow:
-    row = service.store.run(model_id, owner)
+    row = service.storage.store.run(model_id, owner)
     if row is None:
         raise NotFoundError(f"unknown training run {model_id!r}; list yours with RestClient.list_training_runs()")
     return row
 
 
 def _run(service: Service, row: RunRow) -> dict[str, Any]:
-    checkpoints, _ = service.store.checkpoints(row.owner, model_id=row.model_id)
+    checkpoints, _ = service.storage.store.checkpoints(row.owner, model_id=row.model_id)
     newest = {kind: next((one for one in checkpoints if one.kind == kind), None) for kind in _TYPES}
     weights, sampler_weights = newest["weights"], newest["sampler_weights"]
     return {
@@ -110,7 +112,7 @@ def _run(service: Service, row: RunRow) -> dict[str, Any]:
         "is_lora": row.lora["rank"] > 0,
         "lora_rank": row.lora["rank"] or None,
         "corrupted": False,
-        "last_request_time": iso(service.intake.heard_at(row.model_id) or row.last_request_at),
+        "last_request_time": iso(service.requests.intake.heard_at(row.model_id) or row.last_request_at),
         "last_checkpoint": None if weights is None else _checkpoint(weights),
         "last_sampler_checkpoint": None if sampler_weights is None else _checkpoint(sampler_weights),
         "user_metadata": texts(row.user_metadata),

@@ -17,8 +17,8 @@ from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import Body, read_body
 from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.refusals import ForbiddenError
+from cookhouse.server.requests.intake import Arrived
 from cookhouse.server.sequencer.draining import changes_state
-from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
 from cookhouse.server.wire import ValueCounter, begun_training, training_counter
 
@@ -68,7 +68,7 @@ async def training_body(request: Request, owner: str) -> AsyncIterator[tuple[byt
     """
     service = await _service(request)
     most = service.settings
-    with service.held.lease(owner) as lease:
+    with service.sequencer.held.lease(owner) as lease:
         with service.sessions.hearing.receiving(owner) as on_part:
             body = await read_body(
                 request,
@@ -120,7 +120,7 @@ async def accepted(request: Request, service: Service, owner: str, route: str, k
     """The answer to a request that changes a model: its future. Raises as `content_and_body`."""
     content, body = await content_and_body(request, kind)
     arrived = Arrived(kind=route, body=body.data, encoding=body.encoding)
-    return future_answer(*await service.accepting.accept(owner, content, arrived))
+    return future_answer(*await service.requests.intake.accept(owner, content, arrived))
 
 
 async def content_and_body(request: Request, kind: type[Content]) -> tuple[Content, Body]:
@@ -135,7 +135,7 @@ async def content_and_body(request: Request, kind: type[Content]) -> tuple[Conte
     """
     service, owner = await _service(request), await _owner(request)
     most = min(service.settings.max_json_bytes, service.settings.max_body_bytes)
-    with service.held.lease(owner) as lease:
+    with service.sequencer.held.lease(owner) as lease:
         with service.sessions.hearing.receiving(owner) as on_part:
             body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most, on_part=on_part)
         content = await read_in_turn(service, owner, body, lambda: _content(body, kind))
@@ -176,7 +176,7 @@ async def read_in_turn(service: Service, owner: str, body: Body, read: Callable[
     """What `read` makes of a body: off the event loop if it is large, with the tenants in rotation."""
     if body.num_bytes <= _INLINE_BYTES:
         return read()
-    async with service.reading.turn(owner):
+    async with service.requests.reading.hold(owner):
         return await asyncio.to_thread(read)
 
 

@@ -23,7 +23,7 @@ async def retrieve_future(request: Request, service: Service, owner: str) -> Res
     content = await content_of(request, FutureRetrieveRequest)
     future = service.future(content.request_id, owner)
     with service.sessions.polling(future.session_id):
-        result = await service.futures.wait(future, service.settings.long_poll_seconds)
+        result = await service.sequencer.futures.wait(future, service.settings.long_poll_seconds)
     is_held = service.leases is None or service.leases.is_current  # another may have taken the session over meanwhile
     if result is None or not is_held:
         return JSONResponse(
@@ -35,13 +35,13 @@ async def retrieve_future(request: Request, service: Service, owner: str) -> Res
 @router.post("/retrieve_futures")
 async def retrieve_futures(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, FuturesRetrieveRequest)
-    finished, cursor = await service.sampling.completions(owner, content)
+    finished, cursor = await service.requests.sampling.completions(owner, content)
     return JSONResponse({"completions": [_completion(future) for future in finished], "cursor": cursor})
 
 
 @router.post("/cancel_future")
 async def cancel_future(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    service.sampling.cancel(owner, (await content_of(request, CancelRequest)).request_id)
+    service.requests.sampling.cancel(owner, (await content_of(request, CancelRequest)).request_id)
     return JSONResponse({})
 
 

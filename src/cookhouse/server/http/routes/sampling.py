@@ -14,7 +14,7 @@ hot = HotRoutes()
 @router.post("/create_sampling_session")
 async def create_sampling_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, types.CreateSamplingSessionRequest)
-    sampler = await service.sampling.create_sampler(owner, content)
+    sampler = await service.requests.sampling.create_sampler(owner, content)
     return JSONResponse({"type": "create_sampling_session", "sampling_session_id": sampler.sampler_id})
 
 
@@ -29,5 +29,5 @@ async def get_sampler(sampler_id: str, request: Request, service: ServiceOf, own
 
 @hot.post("/asample")
 async def asample(request: Request, service: Service, owner: str) -> JSONResponse:
-    request_id, sequence_ids = service.sampling.submit(owner, await content_of(request, types.SampleRequest))
+    request_id, sequence_ids = service.requests.sampling.submit(owner, await content_of(request, types.SampleRequest))
     return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequence_ids})

@@ -25,7 +25,7 @@ class ProjectRequest(BaseModel):
 
 @router.get("/sessions")
 def list_sessions(service: ServiceOf, owner: Owner, limit: Limit = 20, offset: Offset = 0) -> JSONResponse:
-    rows = service.store.sessions(owner, limit=limit, offset=offset)
+    rows = service.storage.store.sessions(owner, limit=limit, offset=offset)
     return JSONResponse({"sessions": [row.session_id for row in rows]})
 
 
@@ -41,8 +41,10 @@ def get_session(session_id: str, service: ServiceOf, owner: Owner) -> JSONRespon
     row = _known_session(service, session_id, owner)
     return JSONResponse(
         {
-            "training_run_ids": [run.model_id for run in service.store.session_runs(session_id, owner)],
-            "sampler_ids": [sampler.sampler_id for sampler in service.store.session_samplers(session_id, owner)],
+            "training_run_ids": [run.model_id for run in service.storage.store.session_runs(session_id, owner)],
+            "sampler_ids": [
+                sampler.sampler_id for sampler in service.storage.store.session_samplers(session_id, owner)
+            ],
             "user_metadata": texts(row.user_metadata),
             "display_name": row.display_name,
         }
@@ -53,7 +55,7 @@ def get_session(session_id: str, service: ServiceOf, owner: Owner) -> JSONRespon
 async def assign_project(session_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, ProjectRequest)
     await asyncio.to_thread(_known_session, service, session_id, owner)
-    await asyncio.to_thread(service.store.set_session_project, session_id, content.project_id)
+    await asyncio.to_thread(service.storage.store.set_session_project, session_id, content.project_id)
     return JSONResponse({})
 
 
@@ -79,14 +81,14 @@ async def download_trace(
 
 
 def _known_session(service: Service, session_id: str, owner: str) -> SessionRow:
-    row = service.store.session(session_id, owner)
+    row = service.storage.store.session(session_id, owner)
     if row is None:
         raise NotFoundError(f"unknown session {session_id!r}; list yours with RestClient.list_sessions()")
     return row
 
 
 def _search(service: Service, owner: str, request: SessionSearchRequest, live: Collection[str]) -> dict[str, Any]:
-    rows, cursor = search(service.store.sessions(owner, limit=None, offset=0), live, request)
+    rows, cursor = search(service.storage.store.sessions(owner, limit=None, offset=0), live, request)
     return {
         "sessions": [_summary(service, row, live) for row in rows],
         "next_cursor": None if cursor is None else cursor.model_dump(mode="json"),
@@ -94,7 +96,7 @@ def _search(service: Service, owner: str, request: SessionSearchRequest, live: C
 
 
 def _summary(service: Service, row: SessionRow, live: Collection[str]) -> dict[str, Any]:
-    count, num_bytes = service.store.session_storage(row.session_id, row.owner)
+    count, num_bytes = service.storage.store.session_storage(row.session_id, row.owner)
     kind = status_type(row, live)
     status: dict[str, Any] | None = None if kind is None else {"type": kind}
     if status is not None and kind == "client_finished":

@@ -58,11 +58,11 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
     supported = [
         {
             "model_name": name,
-            "max_context_length": service.base_models.named(name).max_context_tokens,
+            "max_context_length": service.requests.base_models.named(name).max_context_tokens,
             "trainable": True,
             "sampleable": True,
         }
-        for name in service.base_models.names
+        for name in service.requests.base_models.names
     ]
     # What the SDK does not know of it leaves out: a client that asks for it knows what to do with it.
     return JSONResponse(
@@ -79,7 +79,7 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
 @router.post("/create_session")
 async def create_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, types.CreateSessionRequest)
-    session = await service.session_life.begin(
+    session = await service.lifecycle.begin(
         owner,
         idempotency_key=request.headers.get("x-idempotency-key"),
         display_name=content.display_name,
@@ -100,7 +100,7 @@ async def session_heartbeat(request: Request, service: Service, owner: str) -> J
 async def finish_session(session_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, FinishRequest)
     detail = None if content.detail is None else content.detail[:_MAX_DETAIL_CHARACTERS]
-    await service.session_life.finish(session_id, owner, reason=content.reason.type, detail=detail)
+    await service.lifecycle.finish(session_id, owner, reason=content.reason.type, detail=detail)
     return JSONResponse({})
 
 

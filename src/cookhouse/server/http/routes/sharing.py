@@ -26,12 +26,12 @@ def unpublish(model_id: str, kind: str, name: str, service: ServiceOf, owner: Ow
 async def copy_weights(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, CopyWeightsRequest)
     key = request.headers.get("x-idempotency-key")
-    row = await service.copying.copy(owner, content, idempotency_key=key)
+    row = await service.storage.copying.copy(owner, content, idempotency_key=key)
     return JSONResponse({"tinker_path": row.path})
 
 
 def _set_public(service: Service, path: str, owner: str, *, is_public: bool) -> JSONResponse:
     """Again does nothing more: the hosted service answers 409, which the SDK retries for minutes."""
-    row = service.checkpoints.resolve_own(path, owner)
-    service.store.set_checkpoint_public(row.checkpoint_id, is_public)
+    row = service.storage.checkpoints.resolve_own(path, owner)
+    service.storage.store.set_checkpoint_public(row.checkpoint_id, is_public)
     return JSONResponse({})

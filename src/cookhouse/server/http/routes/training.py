@@ -14,7 +14,7 @@ from cookhouse.server.http.routes.exchange import (
     future_answer,
     training_body,
 )
-from cookhouse.server.sequencer.intake import Arrived
+from cookhouse.server.requests.intake import Arrived
 from cookhouse.server.service import Service
 
 router = APIRouter()
@@ -35,7 +35,7 @@ async def load_weights(request: Request, service: ServiceOf, owner: Owner) -> Re
 async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content = await content_of(request, types.GetInfoRequest)
     model = service.sessions.model(content.model_id, owner)
-    info = service.base_models.named(model.base_model)
+    info = service.requests.base_models.named(model.base_model)
     return JSONResponse(
         {
             "type": "get_info",
@@ -55,10 +55,10 @@ async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONRe
 @hot.post("/forward_backward")
 async def forward_backward(request: Request, service: Service, owner: str) -> Response:
     async with training_body(request, owner) as (data, body):
-        content = await service.training.read_pass(owner, data)
+        content = await service.requests.training.read_pass(owner, data)
         await check_place(request, service, content[0], body)
         arrived = Arrived(kind="forward_backward", body=body.data, encoding=body.encoding)
-        return future_answer(*await service.accepting.accept(owner, content, arrived))
+        return future_answer(*await service.requests.intake.accept(owner, content, arrived))
 
 
 @hot.post("/optim_step")

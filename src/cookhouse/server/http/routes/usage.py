@@ -16,11 +16,11 @@ router = APIRouter()
 async def session_usage(session_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     """Of one session; nothing of one that is not the tenant's."""
     await check_place(request, service, session_id)
-    return JSONResponse(asdict(await asyncio.to_thread(service.metering.of_session, session_id, owner)))
+    return JSONResponse(asdict(await asyncio.to_thread(service.requests.metering.of_session, session_id, owner)))
 
 
 @router.get("/usage")
 async def usage(service: ServiceOf, owner: Owner) -> JSONResponse:
     """Of all sessions of the tenant."""
-    used = await asyncio.to_thread(service.metering.by_owner)
+    used = await asyncio.to_thread(service.requests.metering.by_owner)
     return JSONResponse(asdict(used.get(owner, Usage())))

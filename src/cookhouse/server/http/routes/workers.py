@@ -23,7 +23,7 @@ class DrainRequest(BaseModel):
 async def add(request: Request, service: ServiceOf, _operator: Operator) -> JSONResponse:
     """Answered while the worker starts."""
     content = await content_of(request, AddRequest)
-    plan = service.workers.add(content.kind)
+    plan = service.requests.workers.add(content.kind)
     return JSONResponse({"name": plan.name, "trains": plan.trains, "samples": plan.samples})
 
 
@@ -31,5 +31,5 @@ async def add(request: Request, service: ServiceOf, _operator: Operator) -> JSON
 async def drain(name: str, request: Request, service: ServiceOf, _operator: Operator) -> JSONResponse:
     """Answered once the worker gets no new work; the status has it until it has stopped."""
     content = await content_of(request, DrainRequest)
-    num_models = service.workers.drain(name, content.seconds)
+    num_models = service.requests.workers.drain(name, content.seconds)
     return JSONResponse({"name": name, "num_models": num_models, "seconds": content.seconds})

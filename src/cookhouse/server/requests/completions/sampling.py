@@ -1,4 +1,4 @@
-"""Samples of one answer while they are drawn.
+"""SampleQueue of one answer while they are drawn.
 
 engine ── tell ──► queue ──► outputs ──► route ── close ──► engine cancels what is not over
 """

@@ -18,11 +18,10 @@ from cookhouse.registry import ModelRegistry, Query
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.sampling import SamplingRequests
-from cookhouse.server.sequencer.samples import Samples
+from cookhouse.server.sequencer.sample_queue import SampleQueue
 from cookhouse.server.sessions.sessions import Snapshot
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.storage.store.store import Store
+from cookhouse.server.storage.storage import Storage
 
 _TINKER = "tinker://"
 _MAX_LISTED = 1000
@@ -52,19 +51,18 @@ class WeightNames:
         self,
         *,
         base_models: BaseModels,
-        checkpoints: Checkpoints,
         sampling: SamplingRequests,
-        samples: Samples,
-        store: Store,
+        samples: SampleQueue,
+        storage: Storage,
         registry: ModelRegistry | None = None,
         runs: Mapping[str, str] | None = None,
     ) -> None:
         """`runs` has `tinker://` paths by the names that they may be asked for by."""
         self._base_models = base_models
-        self._checkpoints = checkpoints
+        self._checkpoints = storage.checkpoints
         self._sampling = sampling
         self._samples = samples
-        self._store = store
+        self._store = storage.store
         self._began_at = time.time()
         self._registry = registry
         self._runs = runs or {}

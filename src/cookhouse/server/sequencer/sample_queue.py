@@ -15,8 +15,8 @@ from cookhouse.errors import InputError
 from cookhouse.server.pool.call import forgetting
 from cookhouse.server.pool.calls import Calls
 from cookhouse.server.refusals import BusyError, LostError
-from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result, tell_failure
-from cookhouse.server.sequencer.held import HeldBytes
+from cookhouse.server.sequencer.fairness import HeldBytes
+from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result, log_failure
 from cookhouse.server.sessions.sessions import Snapshot
 from cookhouse.server.settings import Settings
 from cookhouse.server.wire import SampleShape, encode_sample
@@ -36,7 +36,7 @@ class _Sampling:
     on_output: OnOutput
 
 
-class Samples:
+class SampleQueue:
     def __init__(self, futures: Futures, settings: Settings, calls: Calls, held: HeldBytes) -> None:
         self._futures = futures
         self._settings = settings
@@ -179,7 +179,7 @@ class Samples:
             self._futures.finish(future, result)
 
     def _fail(self, future: Future, error: Exception) -> None:
-        tell_failure(error)
+        log_failure(error)
         self._futures.finish(future, Result.of_error(error))
 
     def _begin(self, work: Awaitable[None]) -> None:
