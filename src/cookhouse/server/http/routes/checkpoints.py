@@ -1,11 +1,13 @@
-"""What the store knows: training runs and checkpoints. Blocking, so it runs in threads."""
+"""Training runs and checkpoints: listed, deleted, shared, copied, and downloaded. What blocks runs in threads."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
-from starlette.responses import JSONResponse
+from starlette.responses import FileResponse, JSONResponse
+from tinker.types.copy_weights_request import CopyWeightsRequest
 
 from cookhouse.registry import sha256_of_digests
 from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
@@ -18,6 +20,7 @@ from cookhouse.server.storage.store.rows import CheckpointRow, RunRow
 router = APIRouter()
 
 _TYPES = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
+_PUBLISH = "/training_runs/{model_id}/checkpoints/{kind}/{name}/publish"
 
 
 class TtlRequest(BaseModel):
@@ -60,7 +63,7 @@ def delete_checkpoint(model_id: str, kind: str, name: str, service: ServiceOf, o
 async def set_checkpoint_ttl(
     model_id: str, kind: str, name: str, request: Request, service: ServiceOf, owner: Owner
 ) -> JSONResponse:
-    content = await content_of(request, TtlRequest)
+    content = await content_of(request, service, owner, TtlRequest)
     check_ttl(content.ttl_seconds)
     row = await asyncio.to_thread(service.storage.checkpoints.resolve_own, f"tinker://{model_id}/{kind}/{name}", owner)
     expires_at = None if content.ttl_seconds is None else service.storage.store.clock.end_of(content.ttl_seconds)
@@ -76,7 +79,7 @@ def list_checkpoints(service: ServiceOf, owner: Owner, limit: Limit = 100, offse
 
 @router.post("/weights_info")
 async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, WeightsInfoRequest)
+    content = await content_of(request, service, owner, WeightsInfoRequest)
     kept = await asyncio.to_thread(service.storage.checkpoints.find, content.tinker_path, owner)
     row = kept.row
     lora = row.lora_spec
@@ -92,6 +95,39 @@ async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JS
             "sha256": None if row.sha256 is None else sha256_of_digests(row.sha256),
         }
     )
+
+
+@router.post(_PUBLISH)
+def publish(model_id: str, kind: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    return _set_public(service, f"tinker://{model_id}/{kind}/{name}", owner, is_public=True)
+
+
+@router.delete(_PUBLISH)
+def unpublish(model_id: str, kind: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    return _set_public(service, f"tinker://{model_id}/{kind}/{name}", owner, is_public=False)
+
+
+@router.post("/copy_weights")
+async def copy_weights(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content = await content_of(request, service, owner, CopyWeightsRequest)
+    key = request.headers.get("x-idempotency-key")
+    row = await service.storage.copying.copy(owner, content, idempotency_key=key)
+    return JSONResponse({"tinker_path": row.path})
+
+
+@router.get("/training_runs/{model_id}/checkpoints/{kind}/{name}/external_weights_urls")
+def list_urls(model_id: str, kind: str, name: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    row = service.storage.checkpoints.resolve(f"tinker://{model_id}/{kind}/{name}", owner)
+    links = service.storage.external_weights.links(row)
+    # The host that the client reached us by: what it is called from outside is not known here.
+    urls = {name: f"{request.base_url}api/v1/{route}" for name, route in links.routes.items()}
+    return JSONResponse({"urls": urls, "expires": datetime.fromtimestamp(links.expires_at, UTC).isoformat()})
+
+
+@router.get("/external_weights/{checkpoint_id}/{expires_at}/{signature}/{name}")
+def download(checkpoint_id: str, expires_at: int, signature: str, name: str, service: ServiceOf) -> FileResponse:
+    file = service.storage.external_weights.follow(checkpoint_id, expires_at, signature, name)
+    return FileResponse(file, media_type="application/octet-stream", filename=name)
 
 
 def _known_run(service: Service, model_id: str, owner: str) -> RunRow:
@@ -134,3 +170,10 @@ def _checkpoint(row: CheckpointRow) -> dict[str, Any]:
 
 def _cursor(limit: int, offset: int, total: int) -> dict[str, int]:
     return {"offset": offset, "limit": limit, "total_count": total}
+
+
+def _set_public(service: Service, path: str, owner: str, *, is_public: bool) -> JSONResponse:
+    """Again does nothing more: the hosted service answers 409, which the SDK retries for minutes."""
+    row = service.storage.checkpoints.resolve_own(path, owner)
+    service.storage.store.set_checkpoint_public(row.checkpoint_id, is_public)
+    return JSONResponse({})
