@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import Host, hosted
+from tests.server.recovery.test_recovery import SETTINGS
 from tests.server.sequencer.test_states import EVERY_STEP
-from tests.server.storage.journal.test_restoring import SETTINGS
 from tests.server.test_routes import Server
 from tests.waiting import wait_until
 

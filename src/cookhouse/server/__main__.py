@@ -52,10 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if _RAY not in words:
                 children.start()
             loading()
-            told = wait_for_arguments(os.environ)
-            if told is None:
+            waited_for = wait_for_arguments(os.environ)
+            if waited_for is None:
                 return 0
-            words = [*(word for word in words if word != WAIT), *told]
+            words = [*(word for word in words if word != WAIT), *waited_for]
         options = _parser().parse_args(words)
         return _serve(options, children, Stdout(as_json=options.json, at_once=waits_for_arguments))
 
@@ -79,7 +79,7 @@ def _serve(options: argparse.Namespace, children: Children, stdout: "Stdout") ->
             samplers_only=options.samplers_only,
             end_sessions=options.end_sessions,
         )
-        with _kernels_told(stdout), _workers(options, children) as workers:
+        with _kernels_reported(stdout), _workers(options, children) as workers:
             workers.engine_options = {
                 "base_models": list(parse_served(base_models).values()),
                 "device": options.device,
@@ -181,7 +181,7 @@ def _refused(error: CookhouseError) -> int:
 
 
 @contextlib.contextmanager
-def _kernels_told(stdout: "Stdout") -> Iterator[None]:
+def _kernels_reported(stdout: "Stdout") -> Iterator[None]:
     """Say on stdout what the builder of kernels says: a first start takes many seconds longer."""
 
     class Handler(logging.Handler):
@@ -383,7 +383,7 @@ def _parser() -> argparse.ArgumentParser:
         "is not named here; eof: end all with stdin, whose holder is their only "
         "client; repeatable",
     )
-    # Taken out before words are parsed: it is here to be told of.
+    # Taken out before words are parsed: it is here for the help.
     parser.add_argument(WAIT, action="store_true", help="load, and wait on stdin, a socket, for the other arguments")
     parser.add_argument("--json", action="store_true", help="say the address as JSON, in the first line; notes follow")
     return parser

@@ -20,8 +20,8 @@ from cookhouse.server.recovery.lifecycle import SessionLifecycle
 from cookhouse.server.recovery.recovery import Recovery
 from cookhouse.server.recovery.sweeper import Sweeper
 from cookhouse.server.refusals import GoneError, LeaseLostError, NotFoundError, StorageError
-from cookhouse.server.requests.requests import Requests
 from cookhouse.server.requests.traces import Traces
+from cookhouse.server.requests.wiring import Requests
 from cookhouse.server.sequencer.draining import Draining
 from cookhouse.server.sequencer.futures import Future
 from cookhouse.server.sequencer.sequencer import Sequencer

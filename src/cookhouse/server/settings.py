@@ -101,13 +101,13 @@ class Settings:
     waits for them. Until then their requests run, in order, since what a client has been promised cannot be taken back
     in parts; what is with the engine then is finished first."""
     drain_seconds: float = 30.0
-    """A server that is told to end answers for so long, at most, what it has accepted."""
+    """A server that is to end answers for so long, at most, what it has accepted."""
     sweep_seconds: float = 10.0
     """How often expired sessions, checkpoints and results are looked for."""
     fwdbwd_max_chunk_len: int = 1024
-    """Datums per request, as told to the SDK."""
+    """Datums per request, as the SDK reads it."""
     fwdbwd_max_chunk_bytes: int = 5_000_000
-    """Payload bytes per request, as told to the SDK."""
+    """Payload bytes per request, as the SDK reads it."""
     compress_remote_bodies: bool = True
     """Ask clients on other hosts to compress training requests; on loopback that costs more than it saves."""
     use_retrieve_futures: bool = False
@@ -121,7 +121,7 @@ class ServiceOptions:
     state_dir: Path
     settings: Settings = Settings()
     sources: Mapping[str, str] | None = None
-    """As `BaseModels.fill` takes them."""
+    """As `OfferedModels.fill` takes them."""
     read_state_dirs: Sequence[Path] = ()
     """Of other servers, whose checkpoints this one may load."""
     peft_folders: Sequence[Path] = ()

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import hosted
+from tests.server.recovery.test_recovery import served
 from tests.server.storage.journal.examples import entry, state
-from tests.server.storage.journal.test_restoring import served
 from tests.server.test_routes import Server
 from tests.server.test_silence import HeldEngine
 from tests.server.unwritable import locked_database
@@ -25,7 +25,7 @@ from tests.waiting import wait_until
 from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.sequencer.queues import Coming, History
 from cookhouse.server.settings import Settings
-from cookhouse.server.storage.journal import Change, Entry, JournalReader, Segments
+from cookhouse.server.storage.journal import Change, Entry, JournalReader, SegmentFiles
 
 EVERY_STEP = Settings(
     state_seconds=0.0, state_cost=1e9, state_retry_seconds=3600.0, store_patience_seconds=0.2, sweep_seconds=3600.0
@@ -83,7 +83,7 @@ def train(server: Server, model_id: str, seq_ids: Iterable[int]) -> None:
 
 
 def entries(server: Server, session_id: str) -> Sequence[Entry]:
-    return JournalReader(server.host.service.storage.store, Segments("rows")).entries(session_id)
+    return JournalReader(server.host.service.storage.store, SegmentFiles("rows")).entries(session_id)
 
 
 def states(state_dir: Path) -> list[str]:
@@ -204,7 +204,7 @@ def test_a_state_waits_for_a_store_that_is_locked(tmp_path: Path) -> None:
             assert len(states(tmp_path)) == 1
             assert len(entries(server, session_id)) == 3
         wait_until(lambda: not entries(server, session_id))
-        (kept,) = JournalReader(server.host.service.storage.store, Segments("rows")).states(session_id)
+        (kept,) = JournalReader(server.host.service.storage.store, SegmentFiles("rows")).states(session_id)
         assert states(tmp_path) == [kept.state_id]
 
 
@@ -227,7 +227,7 @@ def test_a_state_that_may_be_committed_keeps_its_files(
         monkeypatch.setattr(commit, "keep", keep_and_be_cut)
         session_id = server.session()
         model_id = server.model(session_id)
-        reader = JournalReader(server.host.service.storage.store, Segments("rows"))
+        reader = JournalReader(server.host.service.storage.store, SegmentFiles("rows"))
         train(server, model_id, [1, 2])
         wait_until(lambda: reader.states(session_id))
         wait_until(lambda: "states of models cannot be saved" in caplog.text)
@@ -240,7 +240,7 @@ def test_an_answer_that_was_fetched_goes_from_the_journal(tmp_path: Path, monkey
     """Would catch a database that grows with every request of the last minutes."""
 
     def answers(server: Server) -> list[str]:
-        reader = JournalReader(server.host.service.storage.store, Segments("rows"))
+        reader = JournalReader(server.host.service.storage.store, SegmentFiles("rows"))
         return [answer.request_id for answer in reader.answers(session_id)]
 
     with serving(tmp_path, FullEngine(), EVERY_STEP) as server:

@@ -61,8 +61,8 @@ async def read_body(
     max_decoded_bytes: int,
     on_part: Callable[[], None] = lambda: None,
 ) -> Body:
-    """The body of a request; `take` is told of the bytes that it is going to hold, and may refuse them, and `on_part`
-    of each part that has come.
+    """The body of a request; `take` is called with the bytes that it is going to hold, and may refuse them, and
+    `on_part` for each part that has come.
 
     Raises:
         TooLargeError: it is over a limit; found from its declared length where there is one, else while it arrives.

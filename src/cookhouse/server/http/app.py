@@ -24,7 +24,7 @@ from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.sequencer.draining import Gate
 from cookhouse.server.service import Service
-from cookhouse.server.status import Metrics, Status, WorkerWatches
+from cookhouse.server.status import Metrics, ServerStatus, WorkerWatches
 
 _log = logging.getLogger(__name__)
 _MAX_NAMED_PROBLEMS = 3
@@ -50,7 +50,7 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     app.state.service = service
     latencies = Latencies()
     watches = WorkerWatches(service.calls)
-    app.state.status = Status(service, latencies, watches)
+    app.state.status = ServerStatus(service, latencies, watches)
     app.state.metrics = Metrics(service, watches)
     app.add_middleware(Gate, draining=service.draining)
     app.add_middleware(OneLength)

@@ -1,4 +1,4 @@
-"""What a server says and asks each second, over a connection that no other work of its can hold up."""
+"""Heartbeats of a server, each second, over a connection that no other work of its can hold up."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ def _members(connection: sa.Connection) -> Sequence[Member]:
 
 
 def _taking(session_ids: Sequence[str], dead: set[str], me: str) -> sa.Executable:
-    """Takes sessions that nobody has claimed since they were found free, and tells of these and of what is held."""
+    """Takes sessions that nobody has claimed since they were found free, and reports these and what is held."""
     names = sa.literal(session_ids, sa.ARRAY(sa.String))
     is_free = SessionRecord.server_id.is_(None) | SessionRecord.server_id.in_([*dead, me])
     wanted = sa.update(SessionRecord).where(

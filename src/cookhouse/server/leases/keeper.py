@@ -1,7 +1,7 @@
-"""Beats in a thread of its own, so that a busy event loop costs a server nothing, and tells what it learns.
+"""Heartbeats in a thread of their own, so that a busy event loop costs a server nothing, and reports of what they find.
 
 beat ── gone? ──► on_lost: another server has taken over
-  ├──► the others ── silent? ──► dropped ──► once told to: their sessions claimed ──► on_claimed
+  ├──► the others ── silent? ──► dropped ──► once it may: their sessions claimed ──► on_claimed
   └──► ask: an event loop that answers no more has the server end, too
 """
 
@@ -60,7 +60,7 @@ class Keeper:
         """As of the last beat."""
         self._num_claims = 0
         self.num_told = 0
-        """Claims of which who is told has taken note; counted by it."""
+        """Claims that its listener has taken note of; counted by it."""
         self.is_leaving = False
 
     @property

@@ -1,7 +1,7 @@
-"""Whether each of the other servers answers where it says that it does. Lives on the event loop.
+"""Peers: checks that each of the other servers answers at its URL. Lives on the event loop.
 
 appears ──► asked for its id ── says it ──► work may be sent there
-                  ▲  └─ something else, or nothing ──► told once
+                  ▲  └─ something else, or nothing ──► logged once
                   └─────── a little later ──┘
 """
 

@@ -1,4 +1,4 @@
-"""What a server tells the others of itself when it joins them."""
+"""Profile of a server, as the others read it when it joins them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which servers can take a session over: those that offer the base models of its models and sampling clients."""
+"""Checks that a server can take a session over: it offers the base models of its models and sampling clients."""
 
 import logging
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What a server is told that shares its sessions with others."""
+"""Options of a server that shares its sessions with others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

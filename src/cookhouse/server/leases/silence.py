@@ -1,5 +1,5 @@
-"""Which servers have said nothing for too long: by what this one sees change, and its own clock alone. A database whose
-clock is set, or that is replaced by one with another, has nobody dropped.
+"""Silence of servers, for too long: by what this one sees change, and its own clock alone. A database whose clock is
+set, or that is replaced by one with another, has nobody dropped.
 """
 
 from collections.abc import Mapping, Sequence

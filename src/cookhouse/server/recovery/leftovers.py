@@ -9,7 +9,7 @@ from pathlib import Path
 from cookhouse.errors import InputError
 from cookhouse.naming import listed
 from cookhouse.server.refusals import StorageBusyError
-from cookhouse.server.requests.base_models import is_offered
+from cookhouse.server.requests.offered_models import is_offered
 from cookhouse.server.sequencer.queues import LOAD
 from cookhouse.server.storage.journal import EndSession, Journal
 

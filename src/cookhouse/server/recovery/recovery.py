@@ -14,7 +14,7 @@ from cookhouse.server.recovery.lifecycle import SessionLifecycle
 from cookhouse.server.recovery.replay import Replay
 from cookhouse.server.recovery.restoration import Restoration, Restored, StoredSession
 from cookhouse.server.refusals import StorageBusyError
-from cookhouse.server.requests.requests import Requests
+from cookhouse.server.requests.wiring import Requests
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.storage.journal import Journal

@@ -10,8 +10,8 @@ from functools import partial
 from cookhouse.engine.contract import DamagedError, Load
 from cookhouse.errors import CookhouseError
 from cookhouse.server.refusals import message_of
-from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.intake import Intake
+from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.plans import identity_of
 from cookhouse.server.sequencer.attempts import Attempt
 from cookhouse.server.sequencer.futures import Futures, Result
@@ -25,7 +25,7 @@ _DAMAGED_STATE = "its state is damaged on the service's side, whose operator may
 class Replay:
     """Makes jobs of the journal's rows. Lives on the event loop."""
 
-    def __init__(self, *, base_models: BaseModels, futures: Futures, intake: Intake, journal: Journal) -> None:
+    def __init__(self, *, base_models: OfferedModels, futures: Futures, intake: Intake, journal: Journal) -> None:
         self._base_models = base_models
         self._futures = futures
         self._intake = intake

@@ -9,14 +9,14 @@ from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.server.pool.calls import Calls
 from cookhouse.server.recovery.replay import Replay
 from cookhouse.server.refusals import StorageBusyError
-from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.intake import Intake
+from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.plans import creation_id_of
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.order import SeenIds
 from cookhouse.server.sequencer.queues import History
 from cookhouse.server.sequencer.sequencer import Sequencer
-from cookhouse.server.sessions.sessions import Model, Sampler, Session, Sessions, Snapshot
+from cookhouse.server.sessions.sessions import Model, Sampler, SamplerWeights, Session, Sessions
 from cookhouse.server.storage.journal import Answer, DamagedBodyError, Entry, Journal, State
 from cookhouse.server.storage.store.rows import RunRow, SamplerRow, SessionRow
 
@@ -106,7 +106,7 @@ class Restoration:
     def __init__(
         self,
         *,
-        base_models: BaseModels,
+        base_models: OfferedModels,
         calls: Calls,
         futures: Futures,
         intake: Intake,
@@ -199,7 +199,7 @@ class Restoration:
         self._sessions.add_sampler(sampler)
         if row.snapshot_id is None:
             return
-        snapshot = Snapshot(
+        snapshot = SamplerWeights(
             snapshot_id=row.snapshot_id,
             owner=row.owner,
             base_model=base_model,

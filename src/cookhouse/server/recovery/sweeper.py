@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from cookhouse.server.pool.calls import Calls
 from cookhouse.server.recovery.lifecycle import SessionLifecycle
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.requests.requests import Requests
+from cookhouse.server.requests.wiring import Requests
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.storage.storage import Storage

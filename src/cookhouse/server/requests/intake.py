@@ -19,7 +19,7 @@ from tinker import types
 from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import body_of
 from cookhouse.server.refusals import StorageBusyError
-from cookhouse.server.requests.plans import Drawn, Plan, draw
+from cookhouse.server.requests.plans import Drawn, RequestPlan, draw
 from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.sequencer.attempts import Attempt
@@ -51,7 +51,7 @@ class Arrived:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
     read: Read
-    plan: Callable[[str, Any, Drawn], Plan]
+    plan: Callable[[str, Any, Drawn], RequestPlan]
     find: Callable[[str, Any], Awaitable[Mapping[str, Any]]] | None = None
     """What to draw beside what is drawn for every request."""
 
@@ -123,13 +123,13 @@ class Intake:
         await asyncio.shield(accepting)
         return request_id, model_id
 
-    def _is_known(self, plan: Plan) -> bool:
+    def _is_known(self, plan: RequestPlan) -> bool:
         if plan.is_creation:
             return bool(plan.model.creation)
         has_answer = self._futures.peek(plan.request_id) is not None  # `seen` lacks some that ran before a restart
         return has_answer or (plan.seq_id is not None and self._sequencer.has_seen(plan.model, plan.seq_id))
 
-    async def _accept(self, plan: Plan, arrived: Arrived, drawn: Drawn) -> None:
+    async def _accept(self, plan: RequestPlan, arrived: Arrived, drawn: Drawn) -> None:
         model, entry = plan.model, None
         try:
             if self._journal is not None:
@@ -168,7 +168,7 @@ class Intake:
         )
         self._sequencer.submit(model, plan.seq_id, job)
 
-    async def plan(self, entry: Entry) -> Plan:
+    async def plan(self, entry: Entry) -> RequestPlan:
         """The plan for a request of the journal: the same as when it was accepted."""
         kind = self._kinds[entry.kind]
         body = await asyncio.to_thread(self._body, entry)

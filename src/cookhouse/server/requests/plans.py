@@ -39,7 +39,7 @@ def creation_id_of(model_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RequestPlan:
     """The work of an accepted request."""
 
     model: Model
@@ -58,18 +58,18 @@ class Plan:
     """Called before it is queued."""
 
 
-def plan_of(model: Model, seq_id: int | None, run: Run, **options: Any) -> Plan:
-    """A plan for a model that there is; for `options` see `Plan`.
+def plan_of(model: Model, seq_id: int | None, run: Run, **options: Any) -> RequestPlan:
+    """A plan for a model that there is; for `options` see `RequestPlan`.
 
     Raises:
         InputError: the `seq_id` cannot be one.
     """
     if seq_id is not None:
         check_seq_id("seq_id", seq_id)
-    return Plan(model=model, request_id=request_id_of(model.model_id, seq_id), seq_id=seq_id, run=run, **options)
+    return RequestPlan(model=model, request_id=request_id_of(model.model_id, seq_id), seq_id=seq_id, run=run, **options)
 
 
-def refusal_of(model: Model, seq_id: int | None, error: InputError) -> Plan:
+def refusal_of(model: Model, seq_id: int | None, error: InputError) -> RequestPlan:
     """A request that fails in its turn, and does nothing."""
 
     async def run(_attempt: Attempt) -> Result:

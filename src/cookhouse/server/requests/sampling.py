@@ -17,13 +17,13 @@ from cookhouse.engine.contract import Account, Fetch
 from cookhouse.errors import InputError
 from cookhouse.server.pool.calls import Calls
 from cookhouse.server.refusals import GoneError
-from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.checkpoint_files import CheckpointFiles
+from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.plans import check_seq_id
 from cookhouse.server.requests.recordings import Recordings, sequence_ids
 from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.sequencer.sequencer import Sequencer
-from cookhouse.server.sessions.sessions import Sampler, Sessions, Snapshot
+from cookhouse.server.sessions.sessions import Sampler, SamplerWeights, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.storage.journal import AddSampler
@@ -39,7 +39,7 @@ class SamplingRequests:
     def __init__(
         self,
         *,
-        base_models: BaseModels,
+        base_models: OfferedModels,
         calls: Calls,
         recordings: Recordings,
         sequencer: Sequencer,
@@ -193,7 +193,7 @@ class SamplingRequests:
                 finished.append(future)
         return sorted(finished, key=lambda future: future.finish_index or 0)
 
-    def load_snapshot(self, kept: StoredCheckpoint) -> Snapshot:
+    def load_snapshot(self, kept: StoredCheckpoint) -> SamplerWeights:
         """The weights of a checkpoint, which are loaded behind the answer."""
 
         async def find() -> StoredCheckpoint:
@@ -201,14 +201,14 @@ class SamplingRequests:
 
         return self._load(find(), kept.row.owner, kept.row.base_model)
 
-    def _load_again(self, sampler: Sampler, path: str) -> Snapshot:
+    def _load_again(self, sampler: Sampler, path: str) -> SamplerWeights:
         """The weights of a sampler that was made before a restart."""
         return self._load(
             asyncio.to_thread(self._checkpoints.find_loadable, path, sampler.owner), sampler.owner, sampler.base_model
         )
 
-    def _load(self, finding: Awaitable[StoredCheckpoint], owner: str, base_model: str) -> Snapshot:
-        snapshot = Snapshot(
+    def _load(self, finding: Awaitable[StoredCheckpoint], owner: str, base_model: str) -> SamplerWeights:
+        snapshot = SamplerWeights(
             snapshot_id=uuid.uuid4().hex,
             owner=owner,
             base_model=self._base_models.named(base_model).name,
@@ -219,7 +219,7 @@ class SamplingRequests:
         task.add_done_callback(self._fetching.discard)
         return snapshot
 
-    async def _fetch(self, finding: Awaitable[StoredCheckpoint], snapshot: Snapshot) -> None:
+    async def _fetch(self, finding: Awaitable[StoredCheckpoint], snapshot: SamplerWeights) -> None:
         """Have the engine read weights; each sample of them fails with what is wrong."""
         try:
             kept = await finding

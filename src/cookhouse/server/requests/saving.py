@@ -16,11 +16,19 @@ from cookhouse.engine.contract import Form, Publish, Save
 from cookhouse.errors import InputError
 from cookhouse.models.names import plain_name
 from cookhouse.server.refusals import DiskError
-from cookhouse.server.requests.base_models import BaseModels
-from cookhouse.server.requests.plans import Drawn, Plan, check_seq_id, identity_of, plan_of, refusal_of, request_id_of
+from cookhouse.server.requests.offered_models import OfferedModels
+from cookhouse.server.requests.plans import (
+    Drawn,
+    RequestPlan,
+    check_seq_id,
+    identity_of,
+    plan_of,
+    refusal_of,
+    request_id_of,
+)
 from cookhouse.server.sequencer.attempts import Attempt
 from cookhouse.server.sequencer.futures import Result
-from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
+from cookhouse.server.sessions.sessions import Model, Sampler, SamplerWeights, Sessions
 from cookhouse.server.storage.checkpoints.checkpoint import NewCheckpoint, check_name, unwritten
 from cookhouse.server.storage.checkpoints.encryption import Recipients, parse_recipients
 from cookhouse.server.storage.journal import AddSampler
@@ -46,7 +54,7 @@ class SaveRequests:
     def __init__(
         self,
         *,
-        base_models: BaseModels,
+        base_models: OfferedModels,
         sessions: Sessions,
         storage: Storage,
     ) -> None:
@@ -56,7 +64,7 @@ class SaveRequests:
         self._store = storage.store
         self._writer = storage.writer
 
-    def save_state(self, owner: str, request: types.SaveWeightsRequest, drawn: Drawn) -> Plan:
+    def save_state(self, owner: str, request: types.SaveWeightsRequest, drawn: Drawn) -> RequestPlan:
         """The writing of weights and optimizer state."""
         model = self._sessions.model(request.model_id, owner)
         new = _new_checkpoint(
@@ -69,7 +77,7 @@ class SaveRequests:
         )
         return self._save(model, request.seq_id, new, drawn)
 
-    def save_for_sampler(self, owner: str, request: types.SaveWeightsForSamplerRequest, drawn: Drawn) -> Plan:
+    def save_for_sampler(self, owner: str, request: types.SaveWeightsForSamplerRequest, drawn: Drawn) -> RequestPlan:
         """A snapshot: named, to be kept on disk, or unnamed, for one new sampler."""
         model = self._sessions.model(request.model_id, owner)
         if request.kind != "snapshot":
@@ -87,7 +95,7 @@ class SaveRequests:
         )
         return self._save(model, request.seq_id, new, drawn)
 
-    def save_external(self, owner: str, request: types.SaveWeightsExternalRequest, drawn: Drawn) -> Plan:
+    def save_external(self, owner: str, request: types.SaveWeightsExternalRequest, drawn: Drawn) -> RequestPlan:
         """The writing of an adapter for other libraries, to be downloaded; encrypted, where keys are given."""
         model = self._sessions.model(request.model_id, owner)
         keys = request.age_encryption_recipients
@@ -106,7 +114,7 @@ class SaveRequests:
         )
         return self._save(model, request.seq_id, new, drawn)
 
-    def _publish(self, model: Model, seq_id: int | None, sampler_seq_id: int, drawn: Drawn) -> Plan:
+    def _publish(self, model: Model, seq_id: int | None, sampler_seq_id: int, drawn: Drawn) -> RequestPlan:
         check_seq_id("sampling_session_seq_id", sampler_seq_id)
         request_id = request_id_of(model.model_id, seq_id)
         sampler = self._sessions.peek_sampler(model.session_id, sampler_seq_id)
@@ -145,7 +153,7 @@ class SaveRequests:
 
     def _new_sampler(self, model: Model, sampler_seq_id: int, snapshot_id: str, request_id: str) -> Sampler:
         sampler_id = f"{model.session_id}:sample:{sampler_seq_id}"
-        snapshot = Snapshot(
+        snapshot = SamplerWeights(
             snapshot_id=snapshot_id,
             owner=model.owner,
             base_model=self._base_models.named(model.base_model).name,
@@ -163,7 +171,7 @@ class SaveRequests:
             creation=request_id,
         )
 
-    def _save(self, model: Model, seq_id: int | None, new: NewCheckpoint, drawn: Drawn) -> Plan:
+    def _save(self, model: Model, seq_id: int | None, new: NewCheckpoint, drawn: Drawn) -> RequestPlan:
         """Has the engine write a folder, and makes it a checkpoint."""
 
         async def run(attempt: Attempt) -> Result:

@@ -27,9 +27,17 @@ from cookhouse.engine.contract import (
 from cookhouse.errors import InputError
 from cookhouse.losses.policy_losses import POLICY_LOSSES, STABLE_REINFORCE
 from cookhouse.naming import listed
-from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.checkpoint_files import CheckpointFiles
-from cookhouse.server.requests.plans import Drawn, Plan, check_seq_id, identity_of, plan_of, refusal_of, request_id_of
+from cookhouse.server.requests.offered_models import OfferedModels
+from cookhouse.server.requests.plans import (
+    Drawn,
+    RequestPlan,
+    check_seq_id,
+    identity_of,
+    plan_of,
+    refusal_of,
+    request_id_of,
+)
 from cookhouse.server.requests.recordings import Recordings
 from cookhouse.server.sequencer.attempts import Attempt
 from cookhouse.server.sequencer.fairness import FairLock
@@ -64,7 +72,7 @@ class TrainingRequests:
     def __init__(
         self,
         *,
-        base_models: BaseModels,
+        base_models: OfferedModels,
         reading: FairLock,
         recordings: Recordings,
         sessions: Sessions,
@@ -84,7 +92,7 @@ class TrainingRequests:
         """What to draw for a new model: what a server has to offer that makes it again."""
         return {"base_model": request.base_model}
 
-    def create_model(self, owner: str, request: types.CreateModelRequest, drawn: Drawn) -> Plan:
+    def create_model(self, owner: str, request: types.CreateModelRequest, drawn: Drawn) -> RequestPlan:
         """The making of an adapter; a duplicate gets the model of the first one."""
         _check_optimizer(request.optimizer_config)
         info = self._base_models.named(request.base_model)
@@ -107,7 +115,7 @@ class TrainingRequests:
         kept = self._checkpoints.find_loadable(path, owner)
         return kept, kept.folder == self._checkpoints.folder_of(kept.row)
 
-    def load_weights(self, owner: str, request: types.LoadWeightsRequest, drawn: Drawn) -> Plan:
+    def load_weights(self, owner: str, request: types.LoadWeightsRequest, drawn: Drawn) -> RequestPlan:
         """The loading of a checkpoint, into a new model or an existing one. `drawn` has what `found` found."""
         _check_optimizer(request.optimizer_config)
         checkpoint = CheckpointRow(**drawn["checkpoint"])
@@ -162,7 +170,7 @@ class TrainingRequests:
             return {"refusal": str(error)}
         return {}
 
-    def forward_backward(self, owner: str, decoded: Decoded, drawn: Drawn) -> Plan:
+    def forward_backward(self, owner: str, decoded: Decoded, drawn: Drawn) -> RequestPlan:
         head, request = decoded
         model = self._sessions.model(head.model_id, owner)
         if "refusal" in drawn:
@@ -172,7 +180,7 @@ class TrainingRequests:
         run = partial(_run_pass, model, request)
         return plan_of(model, head.seq_id, run, num_bytes=request.num_bytes, changes_model=not request.forward_only)
 
-    def optim_step(self, owner: str, request: types.OptimStepRequest, _drawn: Drawn) -> Plan:
+    def optim_step(self, owner: str, request: types.OptimStepRequest, _drawn: Drawn) -> RequestPlan:
         model = self._sessions.model(request.model_id, owner)
         try:
             step = decode_adam(request.optim_params)
@@ -197,7 +205,7 @@ class TrainingRequests:
         user_metadata: Mapping[str, Any] | None,
         fill: Fill,
         drawn: Drawn,
-    ) -> Plan:
+    ) -> RequestPlan:
         """The making of the model of (session, `model_seq_id`) by `fill`."""
         if self._settings.samplers_only:
             raise InputError(_NO_TRAINING)
@@ -231,7 +239,9 @@ class TrainingRequests:
             model.creation = request_id
             self._sessions.add_model(model)
 
-        return Plan(model=model, request_id=request_id, seq_id=None, run=run, is_creation=True, on_accepted=register)
+        return RequestPlan(
+            model=model, request_id=request_id, seq_id=None, run=run, is_creation=True, on_accepted=register
+        )
 
     def _own_losses(self) -> Mapping[str, str]:
         """What a run's metadata say of losses that are computed otherwise than at the hosted service."""

@@ -1,4 +1,4 @@
-"""What an operator asks of a server's workers: one more, or that one ends."""
+"""Requests of an operator about workers: one more, or that one ends."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ class WorkerRequests:
         self._draining: set[asyncio.Task[None]] = set()
 
     def add(self, kind: Kind | None = None) -> WorkerPlan:
-        """Start one more worker; the status tells when it is up.
+        """Start one more worker; the status says when it is up.
 
         Raises:
             InputError: there are too many, or none of this kind.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cookhouse.server.sequencer.attempts import Run
 from cookhouse.server.sequencer.futures import Future
 from cookhouse.server.sequencer.order import ModelOrder, SeenIds
-from cookhouse.server.sessions.sessions import Model, Snapshot
+from cookhouse.server.sessions.sessions import Model, SamplerWeights
 from cookhouse.server.storage.journal import Entry, State
 
 LOAD = "load_weights"
@@ -42,7 +42,7 @@ class History:
     state: State | None = None
     ran: dict[str, Ran] = field(default_factory=dict)
     """By request, in the order of their turns."""
-    published: dict[str, Snapshot] = field(default_factory=dict)
+    published: dict[str, SamplerWeights] = field(default_factory=dict)
     """Weights of samplers, by id, of which no state has taken note that they have files."""
     finished: set[str] = field(default_factory=set)
     """Requests that need not run again, whose entries say that they came."""

@@ -9,7 +9,7 @@ from cookhouse.engine.contract import Account, Fetch, Output, Saved, SaveSnapsho
 from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.server.pool.calls import Calls
 from cookhouse.server.refusals import DiskError
-from cookhouse.server.sessions.sessions import Model, Snapshot
+from cookhouse.server.sessions.sessions import Model, SamplerWeights
 from cookhouse.server.storage.journal import Journal, SetSamplerFile
 
 
@@ -21,16 +21,16 @@ class SamplerFiles:
         self._commit = journal.commit
         self._folders = journal.folders
         self._max_bytes = max_bytes
-        self._files: deque[tuple[Snapshot, int]] = deque()
+        self._files: deque[tuple[SamplerWeights, int]] = deque()
         """With their bytes; the oldest first."""
 
-    def note(self, snapshot: Snapshot, num_bytes: int, sha256: Mapping[str, str] | None) -> None:
+    def note(self, snapshot: SamplerWeights, num_bytes: int, sha256: Mapping[str, str] | None) -> None:
         """Take note of a folder of published weights, and of what its files have to be."""
         self._files.append((snapshot, num_bytes))
         snapshot.has_file, snapshot.sha256 = True, sha256
         self._calls.note_file(self._fetch(snapshot))
 
-    def commands(self, model: Model, snapshots: Mapping[str, Snapshot]) -> Sequence[SaveSnapshot]:
+    def commands(self, model: Model, snapshots: Mapping[str, SamplerWeights]) -> Sequence[SaveSnapshot]:
         """What writes published weights that have no file yet; blocking."""
         return [
             SaveSnapshot(
@@ -44,7 +44,7 @@ class SamplerFiles:
         ]
 
     def keep(
-        self, written: Mapping[str, Output | BaseException], snapshots: Mapping[str, Snapshot]
+        self, written: Mapping[str, Output | BaseException], snapshots: Mapping[str, SamplerWeights]
     ) -> tuple[Mapping[str, int], Mapping[str, Mapping[str, str] | None]]:
         """Name the weights that were written; what all that have files take, and their digests. Blocking."""
         digests = {name: snapshot.sha256 for name, snapshot in snapshots.items()}
@@ -78,12 +78,12 @@ class SamplerFiles:
             await asyncio.to_thread(self._folders.delete, self._folders.sampler(snapshot.snapshot_id))
             sampled = self._calls.sampled()  # more may have begun meanwhile
 
-    def forget(self, snapshots: Sequence[Snapshot]) -> None:
+    def forget(self, snapshots: Sequence[SamplerWeights]) -> None:
         """Count files no longer, which are deleted with their session."""
         forgotten = {snapshot.snapshot_id for snapshot in snapshots}
         self._files = deque(one for one in self._files if one[0].snapshot_id not in forgotten)
 
-    def _fetch(self, snapshot: Snapshot) -> Fetch:
+    def _fetch(self, snapshot: SamplerWeights) -> Fetch:
         assert snapshot.lora is not None
         return Fetch(
             command_id=uuid.uuid4().hex,

@@ -28,7 +28,7 @@ from cookhouse.server.refusals import BusyError, LostError, StorageError, messag
 from cookhouse.server.sequencer.attempts import Attempt, Retries
 from cookhouse.server.sequencer.fairness import HeldBytes
 from cookhouse.server.sequencer.futures import Future, Futures, Result, log_failure
-from cookhouse.server.sequencer.order import ModelOrder, SeenIds, Taken
+from cookhouse.server.sequencer.order import ModelOrder, Ready, SeenIds
 from cookhouse.server.sequencer.queues import History, Job, Queue, QueueLength
 from cookhouse.server.sequencer.sample_queue import SampleQueue
 from cookhouse.server.sequencer.sampler_files import SamplerFiles
@@ -247,7 +247,7 @@ class Sequencer:
         queue.begin(taken.request)
         self._begin(self._run(queue, taken, queue.history.num_moves))
 
-    async def _run(self, queue: Queue, taken: Taken[Job], num_moves: int) -> None:
+    async def _run(self, queue: Queue, taken: Ready[Job], num_moves: int) -> None:
         """`num_moves`: of the model, when the request was given its turn."""
         job, has_turn = taken.request, True
 

@@ -22,7 +22,7 @@ from cookhouse.server.refusals import DiskError, LeaseLostError, LostError, Stor
 from cookhouse.server.sequencer.futures import Futures
 from cookhouse.server.sequencer.queues import Coming, History, Queue
 from cookhouse.server.sequencer.sampler_files import SamplerFiles
-from cookhouse.server.sessions.sessions import Model, Snapshot
+from cookhouse.server.sessions.sessions import Model, SamplerWeights
 from cookhouse.server.settings import Settings
 from cookhouse.server.storage.journal import Journal, PutState, SetSamplerFile, State
 
@@ -50,7 +50,7 @@ class _Saving:
     """Of its model, when it was begun."""
     began_at: float
     answer: "asyncio.Future[Output]"
-    published: Mapping[str, Snapshot]
+    published: Mapping[str, SamplerWeights]
     """Weights of samplers before it, which have files from then on."""
 
 

@@ -37,7 +37,7 @@ class Model:
     """Why it is not in the engine any more, in words for its client."""
     is_dropped: bool = False
     """Whether its session has ended."""
-    snapshots: "dict[str, Snapshot]" = field(default_factory=dict)
+    snapshots: "dict[str, SamplerWeights]" = field(default_factory=dict)
     """Weights that it published, or will have, by id, and that no file has yet."""
 
     def lose(self, reason: str) -> None:
@@ -55,7 +55,7 @@ def _now() -> "asyncio.Future[None]":
 
 
 @dataclass(slots=True, kw_only=True)
-class Snapshot:
+class SamplerWeights:
     """Weights that one sampler reads, by the id that the engine knows them by."""
 
     snapshot_id: str
@@ -97,7 +97,7 @@ class Sampler:
     model_path: str | None = None
     seq_id: int
     """Its number in its session."""
-    snapshot: Snapshot | None = None
+    snapshot: SamplerWeights | None = None
     """None: the bare base model, or weights of `model_path` that nobody has asked for since a restart."""
     creation: str = ""
     """Id of the request that published its weights."""
@@ -126,7 +126,7 @@ class Session:
     models: dict[int, Model] = field(default_factory=dict)
     samplers: dict[int, Sampler] = field(default_factory=dict)
 
-    def snapshots(self) -> Sequence[Snapshot]:
+    def snapshots(self) -> Sequence[SamplerWeights]:
         """Weights that its samplers read."""
         return [sampler.snapshot for sampler in self.samplers.values() if sampler.snapshot is not None]
 

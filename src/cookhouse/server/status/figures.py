@@ -126,7 +126,7 @@ def models(live: Live, viewer: Viewer) -> Json:
 
 
 def samples(service: Service, viewer: Viewer, seen: Sequence[Seen]) -> list[Json]:
-    """Requests that wait or run, by tenant and base model; sequences are those of all workers that have told."""
+    """Requests that wait or run, by tenant and base model; sequences are those of all workers that have reported."""
     now = time.monotonic()
     names = {service.requests.base_models.named(name).name: name for name in service.requests.base_models.names}
     running: Counter[tuple[str, str]] = Counter()

@@ -22,7 +22,7 @@ _AGAIN_SECONDS = 0.5
 """How long an answer is given again to the same tenant: what many pages ask costs as much as one does."""
 
 
-class Status:
+class ServerStatus:
     """Lives on the event loop."""
 
     def __init__(self, service: Service, latencies: Latencies, watches: WorkerWatches) -> None:

@@ -1,4 +1,4 @@
-"""What is read from the disk and the database. Blocking, for threads."""
+"""Figures from the disk and the database. Blocking, for threads."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What the workers say of themselves, each asked when somebody looks, once a second at most."""
+"""Watches over workers: figures of their own, asked for when somebody looks, once a second at most."""
 
 import asyncio
 import time
@@ -87,7 +87,7 @@ class WorkerWatch:
 
     def _take(self, answer: "asyncio.Future[Output]") -> None:
         self._asking = None
-        if answer.cancelled() or answer.exception() is not None:  # it was lost, which `Calls` tells
+        if answer.cancelled() or answer.exception() is not None:  # it was lost, which `Calls` reports
             return
         output = answer.result()
         assert isinstance(output, WorkerStatus)

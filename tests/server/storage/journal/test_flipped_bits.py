@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.storage.journal.test_restoring import Fragile, large_pass, served
+from tests.server.recovery.test_recovery import Fragile, large_pass, served
 from tests.waiting import wait_until
 
 from cookhouse.errors import CookhouseError

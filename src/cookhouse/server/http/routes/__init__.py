@@ -1,13 +1,13 @@
 """HTTP routes: read a request, hand it to the service, write the answer. They hold no policy."""
 
-from cookhouse.server.http.routes import checkpoints, not_offered, operation, requests, sessions
+from cookhouse.server.http.routes import checkpoints, clients, not_offered, operation, sessions
 
-ROUTERS = (checkpoints.router, not_offered.router, operation.router, requests.router, sessions.router)
+ROUTERS = (checkpoints.router, clients.router, not_offered.router, operation.router, sessions.router)
 
 PLAIN_ROUTER = operation.plain
 """Of no prefix."""
 
-HOT_ROUTES = (*requests.hot.routes, *sessions.hot.routes)
+HOT_ROUTES = (*clients.hot.routes, *sessions.hot.routes)
 """Of the same prefix as `ROUTERS`, and before them."""
 
 __all__ = ["HOT_ROUTES", "PLAIN_ROUTER", "ROUTERS"]

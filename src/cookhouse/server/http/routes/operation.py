@@ -10,20 +10,20 @@ from starlette.responses import JSONResponse, Response
 
 from cookhouse.server.http.routes.exchange import Operator, Owner, ServiceOf, content_of
 from cookhouse.server.pool.plans import Kind
-from cookhouse.server.status import Metrics, Status
+from cookhouse.server.status import Metrics, ServerStatus
 
 router = APIRouter()
 plain = APIRouter()
 """For a supervisor, or Prometheus."""
 
 
-async def _status(request: Request) -> Status:
-    status: Status = request.app.state.status
+async def _status(request: Request) -> ServerStatus:
+    status: ServerStatus = request.app.state.status
     return status
 
 
 @router.get("/status")
-async def status(asked: Annotated[Status, Depends(_status)], owner: Owner) -> Response:
+async def status(asked: Annotated[ServerStatus, Depends(_status)], owner: Owner) -> Response:
     """What its tenant may see: of the first key everything, of any other its own things, and sums."""
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return Response(await asked.of(owner), media_type="application/json", headers=headers)
@@ -63,8 +63,8 @@ async def healthz(service: ServiceOf) -> JSONResponse:
 
 @plain.get("/readyz")
 async def readyz(service: ServiceOf) -> JSONResponse:
-    """Whether it takes requests: the engine has its models, the database can be read, and nobody has told the server to
-    end.
+    """Whether it takes requests: the engine has its models, the database can be read, and the server is not
+    stopping.
     """
     problem = await asyncio.to_thread(service.problem)
     if problem is None:

@@ -130,7 +130,7 @@ class Answers:
         self._live.add(sampling)
         try:
             for request in requests:
-                self._samples.stream(request, weights.snapshot, sampling.tell, owner=owner)
+                self._samples.stream(request, weights.snapshot, sampling.emit, owner=owner)
         except InputError:
             self.end(sampling)
             raise

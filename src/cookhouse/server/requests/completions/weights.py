@@ -16,10 +16,10 @@ from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import ModelRegistry, Query
 from cookhouse.server.refusals import NotFoundError
-from cookhouse.server.requests.base_models import BaseModels
+from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.sequencer.sample_queue import SampleQueue
-from cookhouse.server.sessions.sessions import Snapshot
+from cookhouse.server.sessions.sessions import SamplerWeights
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.storage.storage import Storage
 
@@ -38,7 +38,7 @@ class NamedWeights:
     base_model: str
     """As clients call it."""
     info: BaseModelInfo
-    snapshot: Snapshot | None = None
+    snapshot: SamplerWeights | None = None
     """None: the bare base model."""
     renderer_name: str | None = None
     """Of the run that trained them, where it said so."""
@@ -50,7 +50,7 @@ class WeightNames:
     def __init__(
         self,
         *,
-        base_models: BaseModels,
+        base_models: OfferedModels,
         sampling: SamplingRequests,
         samples: SampleQueue,
         storage: Storage,
@@ -66,7 +66,7 @@ class WeightNames:
         self._began_at = time.time()
         self._registry = registry
         self._runs = runs or {}
-        self._loaded: OrderedDict[tuple[str, str], Snapshot] = OrderedDict()
+        self._loaded: OrderedDict[tuple[str, str], SamplerWeights] = OrderedDict()
 
     def listed(self, owner: str) -> dict[str, float]:
         """The names that a tenant can ask for, and since when what they name has been there. Blocking."""
@@ -122,7 +122,7 @@ class WeightNames:
         if not path.startswith(_TINKER) and self._registry is not None:
             try:
                 version = self._registry.get(name)
-            except InputError:  # whose message would tell of others
+            except InputError:  # whose message would name others
                 pass
             else:
                 resolved, path = version.id, version.weights_to_sample.path
@@ -138,7 +138,7 @@ class WeightNames:
             f"there is no model {name!r} here; name {', '.join(names)}, or the {_TINKER} path of a checkpoint of yours"
         )
 
-    def _snapshot(self, kept: StoredCheckpoint, owner: str) -> Snapshot:
+    def _snapshot(self, kept: StoredCheckpoint, owner: str) -> SamplerWeights:
         """The weights of a checkpoint, which begin to load with the first that asks for them."""
         key = owner, kept.row.checkpoint_id
         snapshot = self._loaded.get(key)

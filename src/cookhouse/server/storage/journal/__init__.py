@@ -22,7 +22,7 @@ from cookhouse.server.storage.journal.rows import (
     SetSamplerFile,
     State,
 )
-from cookhouse.server.storage.journal.segments import DamagedBodyError, Segments
+from cookhouse.server.storage.journal.segments import DamagedBodyError, SegmentFiles
 from cookhouse.server.storage.store.rows import FINISHED
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
     "Journal",
     "JournalReader",
     "PutState",
-    "Segments",
+    "SegmentFiles",
     "SetRunOrder",
     "SetSamplerFile",
     "State",

@@ -6,7 +6,7 @@ from cookhouse.server.settings import Settings
 from cookhouse.server.storage.journal.folders import JournalFolders
 from cookhouse.server.storage.journal.group_commit import GroupCommit
 from cookhouse.server.storage.journal.reader import JournalReader
-from cookhouse.server.storage.journal.segments import Segments
+from cookhouse.server.storage.journal.segments import SegmentFiles
 from cookhouse.server.storage.store.store import Store
 
 OFF, FILES = "off", "files"
@@ -18,7 +18,7 @@ class Journal:
     def __init__(self, folder: Path, store: Store, settings: Settings) -> None:
         """Raises InputError: the place for bodies cannot be used."""
         url = (folder / "journal").absolute().as_uri() if settings.journal == FILES else settings.journal
-        segments = Segments(url)
+        segments = SegmentFiles(url)
         self.commit = GroupCommit(store, segments, patience_seconds=settings.store_patience_seconds)
         self.reader = JournalReader(store, segments)
         self.folders = JournalFolders(folder.absolute())

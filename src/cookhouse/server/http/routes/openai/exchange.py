@@ -1,4 +1,4 @@
-"""What the routes of this endpoint need: whose request it is, its body, and answers that end when nobody waits."""
+"""Exchanges of this endpoint's routes: the tenant, the body, and answers that end when nobody waits."""
 
 import asyncio
 import json

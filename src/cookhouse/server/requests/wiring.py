@@ -2,11 +2,11 @@
 
 from cookhouse.server.pool.calls import Calls
 from cookhouse.server.pool.meter import Meter
-from cookhouse.server.requests.base_models import BaseModels
 from cookhouse.server.requests.completions.completions import Answers
 from cookhouse.server.requests.completions.weights import WeightNames
 from cookhouse.server.requests.intake import Intake
 from cookhouse.server.requests.metering import Metering
+from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.recordings import Recordings
 from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.requests.saving import SaveRequests
@@ -33,7 +33,7 @@ class Requests:
         storage: Storage,
     ) -> None:
         settings = options.settings
-        self.base_models = BaseModels()
+        self.base_models = OfferedModels()
         self.futures = sequencer.futures
         self.reading = FairLock()
         """Of the thread that reads large bodies."""
