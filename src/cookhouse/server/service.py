@@ -19,11 +19,10 @@ from cookhouse.server.pool.plans import FOLDER, WorkerPlan
 from cookhouse.server.recovery.lifecycle import SessionLifecycle
 from cookhouse.server.recovery.recovery import Recovery
 from cookhouse.server.recovery.sweeper import Sweeper
-from cookhouse.server.refusals import GoneError, LeaseLostError, NotFoundError, StorageError
+from cookhouse.server.refusals import LeaseLostError, StorageError
 from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.wiring import Requests
 from cookhouse.server.sequencer.draining import Draining
-from cookhouse.server.sequencer.futures import Future
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.ids import new_shared_id
 from cookhouse.server.sessions.sessions import Sessions
@@ -181,16 +180,6 @@ class Service:
         if "missing" in self._options.end_sessions:
             await recovery.leftovers.end_missing(offered)
         await recovery.leftovers.check_base_models(offered)
-
-    def future(self, request_id: str, owner: str) -> Future:
-        """The future that a tenant asks for. Raises as `Futures.get`, or StorageBusyError: it may come back with its
-        session.
-        """
-        try:
-            return self.sequencer.futures.get(request_id, owner)
-        except (GoneError, NotFoundError):
-            self.sessions.check_owner(owner)
-            raise
 
     async def _join(self, leases: Leases) -> None:
         """Be one of several servers, which take over what nobody holds."""

@@ -12,8 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
-from cookhouse.server.access.framing import OneLength
-from cookhouse.server.access.hosts import HostGuard
+from cookhouse.server.access.guards import HostGuard, OneLength
 from cookhouse.server.access.latencies import Latencies, Timed, endpoint_names
 from cookhouse.server.http.page import page_routes
 from cookhouse.server.http.routes import HOT_ROUTES, PLAIN_ROUTER, ROUTERS

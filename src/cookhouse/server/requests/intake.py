@@ -18,12 +18,12 @@ from tinker import types
 
 from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import body_of
-from cookhouse.server.refusals import StorageBusyError
+from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
 from cookhouse.server.requests.plans import Drawn, RequestPlan, draw
 from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.sequencer.attempts import Attempt
-from cookhouse.server.sequencer.futures import Futures, Result
+from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.queues import LOAD, Job
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Sessions
@@ -167,6 +167,16 @@ class Intake:
             changes_model=plan.changes_model,
         )
         self._sequencer.submit(model, plan.seq_id, job)
+
+    def future(self, request_id: str, owner: str) -> Future:
+        """The future that a tenant asks for. Raises as `Futures.get`, or StorageBusyError: it may come back with its
+        session.
+        """
+        try:
+            return self._futures.get(request_id, owner)
+        except (GoneError, NotFoundError):
+            self._sessions.check_owner(owner)
+            raise
 
     async def plan(self, entry: Entry) -> RequestPlan:
         """The plan for a request of the journal: the same as when it was accepted."""

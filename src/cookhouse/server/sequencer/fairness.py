@@ -7,6 +7,7 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 
 from cookhouse.server.refusals import BusyError
 
@@ -69,17 +70,17 @@ class HeldBytes:
             self.give_back(owner, lease.num_bytes)
 
 
+@dataclass(slots=True)
 class Lease:
-    """What one piece of work holds."""
+    """Bytes that one piece of work holds."""
 
-    def __init__(self, held: HeldBytes, owner: str) -> None:
-        self._held = held
-        self._owner = owner
-        self.num_bytes = 0
+    held: HeldBytes
+    owner: str
+    num_bytes: int = 0
 
     def take(self, num_bytes: int) -> None:
         """Hold more. Raises as `HeldBytes.take`."""
-        self._held.take(self._owner, num_bytes)
+        self.held.take(self.owner, num_bytes)
         self.num_bytes += num_bytes
 
 

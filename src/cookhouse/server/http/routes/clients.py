@@ -115,7 +115,7 @@ async def asample(request: Request, service: Service, owner: str) -> JSONRespons
 @hot.post("/retrieve_future")
 async def retrieve_future(request: Request, service: Service, owner: str) -> Response:
     content = await content_of(request, service, owner, FutureRetrieveRequest)
-    future = service.future(content.request_id, owner)
+    future = service.requests.intake.future(content.request_id, owner)
     with service.sessions.polling(future.session_id):
         result = await service.sequencer.futures.wait(future, service.settings.long_poll_seconds)
     is_held = service.leases is None or service.leases.is_current  # another may have taken the session over meanwhile
