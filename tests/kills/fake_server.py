@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from cookhouse.engine.transports.thread import InThread
-from cookhouse.server.__main__ import KEYS_VARIABLE, exit_with
+from cookhouse.server.__main__ import exit_with
 from cookhouse.server.main import run_server
 from cookhouse.server.settings import ServiceOptions, Settings
+from cookhouse.server.startup import KEYS_VARIABLE
 from tests.server.fake_engine import FakeEngine
 
 

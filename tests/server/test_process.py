@@ -22,9 +22,10 @@ from tests.waiting import next_line
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.kernels.cpu import build
-from cookhouse.server.__main__ import CACHE_VARIABLE, DEVICE_VARIABLE, PRECISION_VARIABLE, SNAPSHOT_VARIABLE, main
+from cookhouse.server.__main__ import main
 from cookhouse.server.access.auth import KeyRing
 from cookhouse.server.settings import ServiceOptions, Settings
+from cookhouse.server.startup import CACHE_VARIABLE, DEVICE_VARIABLE, PRECISION_VARIABLE, SNAPSHOT_VARIABLE
 from cookhouse.server.storage.store.store import Store
 
 SCRIPT = Path(__file__).with_name("serve_fake.py")

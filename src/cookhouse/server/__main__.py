@@ -4,18 +4,15 @@ import argparse
 import contextlib
 import json
 import logging
-import math
 import os
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import NoReturn, get_args
+from typing import NoReturn
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.engine.transports.ray.addresses import LOCAL
 from cookhouse.engine.transports.ray.workers import RayWorkers
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.models.names import parse_served
@@ -24,19 +21,9 @@ from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.server.main import run_server
 from cookhouse.server.pool.children import Children
 from cookhouse.server.pool.plans import plans_of
-from cookhouse.server.settings import EndSessions, ServiceOptions, Settings
-from cookhouse.server.startup import hide_torch, loading, wait_for_arguments
+from cookhouse.server.settings import ServiceOptions, Settings
+from cookhouse.server.startup import KEYS_VARIABLE, RAY, WAIT, command_line, hide_torch, loading, wait_for_arguments
 
-KEYS_VARIABLE = "COOKHOUSE_API_KEYS"
-DATABASE_VARIABLE = "COOKHOUSE_DATABASE"
-DEVICE_VARIABLE = "COOKHOUSE_DEVICE"
-PRECISION_VARIABLE = "COOKHOUSE_PRECISION"
-CACHE_VARIABLE = "COOKHOUSE_MAX_CACHE_BYTES"
-SNAPSHOT_VARIABLE = "COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES"
-
-
-WAIT = "--wait"
-_RAY = "--ray"
 _OWN_STABLE_REINFORCE = (
     "the loss stable_reinforce trains by an objective of this server's, which is not that of the hosted service"
 )
@@ -49,14 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Children() as children:
         waits_for_arguments = WAIT in words
         if waits_for_arguments:
-            if _RAY not in words:
+            if RAY not in words:
                 children.start()
             loading()
             waited_for = wait_for_arguments(os.environ)
             if waited_for is None:
                 return 0
             words = [*(word for word in words if word != WAIT), *waited_for]
-        options = _parser().parse_args(words)
+        options = command_line().parse_args(words)
         return _serve(options, children, Stdout(as_json=options.json, at_once=waits_for_arguments))
 
 
@@ -238,176 +225,6 @@ def _announce(url: str, engine: str, new_key: str | None, options: argparse.Name
         lines = [f"serving at {url}", *(f"  {name}={value}" for name, value in names.items()), f"its page: {page}"]
         text = "\n".join(lines)
     stdout.announce(text)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m cookhouse.server", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
-    parser.add_argument("--state-dir", type=Path, required=True, help="folder of checkpoints and database")
-    parser.add_argument(
-        "--database",
-        default=os.environ.get(DATABASE_VARIABLE) or None,
-        help="postgresql://USER:PASSWORD@HOST/NAME, in place of the database in the state folder; "
-        f"default: {DATABASE_VARIABLE}, which no list of processes shows",
-    )
-    parser.add_argument(
-        "--shared-folder",
-        type=Path,
-        help="folder of checkpoints and journal, for several servers over the same --database, all of which see it",
-    )
-    parser.add_argument("--server-url", help="where the other servers over the same --database reach this one")
-    parser.add_argument(
-        "--read-state-dir",
-        type=Path,
-        action="append",
-        default=[],
-        help="state folder of another server, whose checkpoints may be loaded too; repeatable",
-    )
-    parser.add_argument(
-        "--peft-folder",
-        type=Path,
-        action="append",
-        default=[],
-        help="folder of a PEFT adapter, which may be loaded too; repeatable",
-    )
-    parser.add_argument(
-        "--run",
-        type=_named_path,
-        action="append",
-        default=[],
-        help="NAME=tinker://..., weights that OpenAI's clients may ask for by this name; repeatable",
-    )
-    parser.add_argument("--registry", help="registry whose models OpenAI's clients may ask for; default: none")
-    parser.add_argument("--base-model", action="append", help="name, hub id or folder, or NAME=FOLDER; repeatable")
-    parser.add_argument(
-        "--device",
-        default=os.environ.get(DEVICE_VARIABLE) or None,
-        help=f"cpu, cuda or cuda:N; default: {DEVICE_VARIABLE}, or cuda where there is one",
-    )
-    parser.add_argument(
-        "--precision",
-        default=os.environ.get(PRECISION_VARIABLE) or None,
-        help="float32 or bfloat16, of base model and activations; "
-        f"default: {PRECISION_VARIABLE}, or bfloat16 where the hardware gains from it",
-    )
-    parser.add_argument(
-        _RAY,
-        nargs="?",
-        const=LOCAL,
-        help="run the engine on Ray: HOST:PORT of its head, or auto where this machine is a node; without either it "
-        "starts a cluster of this machine",
-    )
-    parser.add_argument(
-        "--worker-cpus", type=_positive, help="of a node of Ray's; default: 1 beside a GPU, or its part"
-    )
-    parser.add_argument("--worker-gpus", type=_amount, help="of a node of Ray's; default: 1, where there are any")
-    parser.add_argument("--worker-memory-bytes", type=_positive, help="of a node of Ray's; default: not reserved")
-    parser.add_argument("--max-base-bytes", type=int, help="memory for base models' weights; default: no limit")
-    parser.add_argument("--workers", type=int, help="processes that train and sample side by side; default: 1")
-    parser.add_argument("--trainers", type=int, help="in place of --workers: processes that only train")
-    parser.add_argument("--samplers", type=int, help="beside --trainers: processes that only sample")
-    parser.add_argument(
-        "--silent-minutes",
-        type=float,
-        default=Settings().silent_seconds / 60,
-        help="drop the samples of a client not heard of for this long; default: %(default)g",
-    )
-    parser.add_argument(
-        "--session-minutes",
-        type=float,
-        default=Settings().session_seconds / 60,
-        help="free the models of a client not heard of for this long; default: %(default)g",
-    )
-    parser.add_argument(
-        "--max-connections", type=_positive, help="at a time; default: what the limit of open files leaves"
-    )
-    parser.add_argument(
-        "--max-address-connections",
-        type=_positive,
-        help="of one address, at a time, that have not sent a key; default: half of all",
-    )
-    parser.add_argument(
-        "--max-cache-bytes",
-        type=_positive,
-        default=os.environ.get(CACHE_VARIABLE) or None,
-        help=f"memory for each base model's key-value cache; default: {CACHE_VARIABLE}, or by what is free",
-    )
-    parser.add_argument(
-        "--max-snapshot-file-bytes",
-        type=_positive,
-        default=os.environ.get(SNAPSHOT_VARIABLE) or None,
-        help=f"disk for weights of sampling clients that wait in files; default: {SNAPSHOT_VARIABLE}, or 8 GiB",
-    )
-    parser.add_argument(
-        "--samplers-only",
-        action="store_true",
-        help="refuse to train: base models then take the memory of their weights once, as sampling reads them",
-    )
-    parser.add_argument(
-        "--deterministic",
-        action="store_true",
-        help="give each request a pass of its own, so that its numbers do not depend on what others ask for",
-    )
-    parser.add_argument(
-        "--journal",
-        default=Settings().journal,
-        help="where requests are kept until they need not be done again: files in the state folder, a URL, rows of the "
-        "database, or off: a lost engine or server then loses its models; default: %(default)s",
-    )
-    parser.add_argument(
-        "--checkpoints",
-        help="URL of a blob store where the files of checkpoints are kept; default: the state folder, or the one that "
-        "is shared",
-    )
-    parser.add_argument(
-        "--drain-seconds",
-        type=float,
-        default=Settings().drain_seconds,
-        help="at SIGTERM or SIGINT, answer for so long what was accepted; default: %(default)g",
-    )
-    parser.add_argument(
-        "--stable-reinforce",
-        choices=["own"],
-        default=Settings().stable_reinforce,
-        help="own: where the loss stable_reinforce is asked for, train by an objective of this server's; default: "
-        "refuse it, since that of the hosted service is not published",
-    )
-    parser.add_argument("--watch-stdin", action="store_true", help="stop when stdin ends")
-    parser.add_argument(
-        "--end-sessions",
-        choices=get_args(EndSessions),
-        action="append",
-        default=[],
-        help="start: end the sessions that an earlier server left; missing: those of them that need a base model which "
-        "is not named here; eof: end all with stdin, whose holder is their only "
-        "client; repeatable",
-    )
-    # Taken out before words are parsed: it is here for the help.
-    parser.add_argument(WAIT, action="store_true", help="load, and wait on stdin, a socket, for the other arguments")
-    parser.add_argument("--json", action="store_true", help="say the address as JSON, in the first line; notes follow")
-    return parser
-
-
-def _named_path(text: str) -> tuple[str, str]:
-    name, equals, rest = text.partition("=tinker://")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=tinker://...")
-    return name, f"tinker://{rest}"
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
-
-
-def _amount(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < math.inf or (number > 1 and number % 1):
-        raise argparse.ArgumentTypeError(f"{text} is neither a part of one nor a whole number")
-    return number
 
 
 def exit_with(code: int) -> NoReturn:
