@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, JSONResponse
 from tinker.types.copy_weights_request import CopyWeightsRequest
 
 from cookhouse.registry import sha256_of_digests
-from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
+from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, iso, read_content, texts
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.service import Service
 from cookhouse.server.sessions.search import OWNER
@@ -63,7 +63,7 @@ def delete_checkpoint(model_id: str, kind: str, name: str, service: ServiceOf, o
 async def set_checkpoint_ttl(
     model_id: str, kind: str, name: str, request: Request, service: ServiceOf, owner: Owner
 ) -> JSONResponse:
-    content = await content_of(request, service, owner, TtlRequest)
+    content, _ = await read_content(request, service, owner, TtlRequest)
     check_ttl(content.ttl_seconds)
     row = await asyncio.to_thread(service.storage.checkpoints.resolve_own, f"tinker://{model_id}/{kind}/{name}", owner)
     expires_at = None if content.ttl_seconds is None else service.storage.store.clock.end_of(content.ttl_seconds)
@@ -79,7 +79,7 @@ def list_checkpoints(service: ServiceOf, owner: Owner, limit: Limit = 100, offse
 
 @router.post("/weights_info")
 async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, service, owner, WeightsInfoRequest)
+    content, _ = await read_content(request, service, owner, WeightsInfoRequest)
     kept = await asyncio.to_thread(service.storage.checkpoints.find, content.tinker_path, owner)
     row = kept.row
     lora = row.lora_spec
@@ -109,7 +109,7 @@ def unpublish(model_id: str, kind: str, name: str, service: ServiceOf, owner: Ow
 
 @router.post("/copy_weights")
 async def copy_weights(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, service, owner, CopyWeightsRequest)
+    content, _ = await read_content(request, service, owner, CopyWeightsRequest)
     key = request.headers.get("x-idempotency-key")
     row = await service.storage.copying.copy(owner, content, idempotency_key=key)
     return JSONResponse({"tinker_path": row.path})

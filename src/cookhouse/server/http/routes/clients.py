@@ -13,8 +13,7 @@ from cookhouse.server.http.routes.exchange import (
     Owner,
     ServiceOf,
     check_place,
-    content_and_body,
-    content_of,
+    read_content,
     training_body,
 )
 from cookhouse.server.requests.intake import Arrived
@@ -41,7 +40,7 @@ async def load_weights(request: Request, service: ServiceOf, owner: Owner) -> Re
 
 @router.post("/get_info")
 async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, service, owner, types.GetInfoRequest)
+    content, _ = await read_content(request, service, owner, types.GetInfoRequest)
     model = service.sessions.model(content.model_id, owner)
     info = service.requests.base_models.named(model.base_model)
     return JSONResponse(
@@ -90,7 +89,7 @@ async def save_weights_external(request: Request, service: ServiceOf, owner: Own
 
 @router.post("/create_sampling_session")
 async def create_sampling_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, service, owner, types.CreateSamplingSessionRequest)
+    content, _ = await read_content(request, service, owner, types.CreateSamplingSessionRequest)
     sampler = await service.requests.sampling.create_sampler(owner, content)
     return JSONResponse({"type": "create_sampling_session", "sampling_session_id": sampler.sampler_id})
 
@@ -107,14 +106,14 @@ async def get_sampler(sampler_id: str, request: Request, service: ServiceOf, own
 @hot.post("/asample")
 async def asample(request: Request, service: Service, owner: str) -> JSONResponse:
     request_id, sequence_ids = service.requests.sampling.submit(
-        owner, await content_of(request, service, owner, types.SampleRequest)
+        owner, (await read_content(request, service, owner, types.SampleRequest))[0]
     )
     return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequence_ids})
 
 
 @hot.post("/retrieve_future")
 async def retrieve_future(request: Request, service: Service, owner: str) -> Response:
-    content = await content_of(request, service, owner, FutureRetrieveRequest)
+    content, _ = await read_content(request, service, owner, FutureRetrieveRequest)
     future = service.requests.intake.future(content.request_id, owner)
     with service.sessions.polling(future.session_id):
         result = await service.sequencer.futures.wait(future, service.settings.long_poll_seconds)
@@ -128,22 +127,22 @@ async def retrieve_future(request: Request, service: Service, owner: str) -> Res
 
 @router.post("/retrieve_futures")
 async def retrieve_futures(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, service, owner, FuturesRetrieveRequest)
+    content, _ = await read_content(request, service, owner, FuturesRetrieveRequest)
     finished, cursor = await service.requests.sampling.completions(owner, content)
     return JSONResponse({"completions": [_completion(future) for future in finished], "cursor": cursor})
 
 
 @router.post("/cancel_future")
 async def cancel_future(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    service.requests.sampling.cancel(owner, (await content_of(request, service, owner, CancelRequest)).request_id)
+    service.requests.sampling.cancel(owner, (await read_content(request, service, owner, CancelRequest))[0].request_id)
     return JSONResponse({})
 
 
 async def _accepted(
     request: Request, service: Service, owner: str, kind: str, content_type: type[BaseModel]
 ) -> Response:
-    """The answer to a request that changes a model. Raises as `content_and_body`."""
-    content, body = await content_and_body(request, service, owner, content_type)
+    """The answer to a request that changes a model. Raises as `read_content`."""
+    content, body = await read_content(request, service, owner, content_type)
     return await _future(service, owner, kind, content, body)
 
 

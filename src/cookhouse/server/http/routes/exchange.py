@@ -82,7 +82,7 @@ async def training_body(
             if begun.model_id:
                 await check_place(request, service, begun, body)
         counter = training_counter(body.num_bytes)
-        if counter is None and not body.is_compressed:
+        if counter is None and not body.encoding:
             yield body.data, body
         else:
             yield await read_in_turn(service, owner, body, lambda: body.read(counter)), body
@@ -111,13 +111,7 @@ class HotRoutes:
         return add
 
 
-async def content_of(request: Request, service: Service, owner: str, kind: type[Content]) -> Content:
-    """The JSON body as one of the SDK's request types. Raises as `content_and_body`."""
-    content, _ = await content_and_body(request, service, owner, kind)
-    return content
-
-
-async def content_and_body(request: Request, service: Service, owner: str, kind: type[Content]) -> tuple[Content, Body]:
+async def read_content(request: Request, service: Service, owner: str, kind: type[Content]) -> tuple[Content, Body]:
     """The JSON body as one of the SDK's request types, and as it came.
 
     Raises:

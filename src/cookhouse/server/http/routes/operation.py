@@ -8,7 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
-from cookhouse.server.http.routes.exchange import Operator, Owner, ServiceOf, content_of
+from cookhouse.server.http.routes.exchange import Operator, Owner, ServiceOf, read_content
 from cookhouse.server.pool.plans import Kind
 from cookhouse.server.status import Metrics, ServerStatus
 
@@ -41,7 +41,7 @@ class DrainRequest(BaseModel):
 @router.post("/workers")
 async def add(request: Request, service: ServiceOf, operator: Operator) -> JSONResponse:
     """Answered while the worker starts."""
-    content = await content_of(request, service, operator, AddRequest)
+    content, _ = await read_content(request, service, operator, AddRequest)
     plan = service.requests.workers.add(content.kind)
     return JSONResponse({"name": plan.name, "trains": plan.trains, "samples": plan.samples})
 
@@ -49,7 +49,7 @@ async def add(request: Request, service: ServiceOf, operator: Operator) -> JSONR
 @router.post("/workers/{name}/drain")
 async def drain(name: str, request: Request, service: ServiceOf, operator: Operator) -> JSONResponse:
     """Answered once the worker gets no new work; the status has it until it has stopped."""
-    content = await content_of(request, service, operator, DrainRequest)
+    content, _ = await read_content(request, service, operator, DrainRequest)
     num_models = service.requests.workers.drain(name, content.seconds)
     return JSONResponse({"name": name, "num_models": num_models, "seconds": content.seconds})
 

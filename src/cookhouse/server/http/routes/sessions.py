@@ -21,8 +21,8 @@ from cookhouse.server.http.routes.exchange import (
     Owner,
     ServiceOf,
     check_place,
-    content_of,
     iso,
+    read_content,
     texts,
 )
 from cookhouse.server.refusals import NotFoundError
@@ -101,7 +101,7 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
 
 @router.post("/create_session")
 async def create_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, service, owner, types.CreateSessionRequest)
+    content, _ = await read_content(request, service, owner, types.CreateSessionRequest)
     session = await service.lifecycle.begin(
         owner,
         idempotency_key=request.headers.get("x-idempotency-key"),
@@ -114,14 +114,14 @@ async def create_session(request: Request, service: ServiceOf, owner: Owner) -> 
 
 @hot.post("/session_heartbeat")
 async def session_heartbeat(request: Request, service: Service, owner: str) -> JSONResponse:
-    content = await content_of(request, service, owner, types.SessionHeartbeatRequest)
+    content, _ = await read_content(request, service, owner, types.SessionHeartbeatRequest)
     service.sessions.session(content.session_id, owner)
     return JSONResponse({"type": "session_heartbeat"})
 
 
 @router.post("/sessions/{session_id}/finish")
 async def finish_session(session_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, service, owner, FinishRequest)
+    content, _ = await read_content(request, service, owner, FinishRequest)
     detail = None if content.detail is None else content.detail[:_MAX_DETAIL_CHARACTERS]
     await service.lifecycle.finish(session_id, owner, reason=content.reason.type, detail=detail)
     return JSONResponse({})
@@ -141,7 +141,7 @@ def list_sessions(service: ServiceOf, owner: Owner, limit: Limit = 20, offset: O
 
 @router.post("/sessions/search")
 async def search_sessions(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, service, owner, SessionSearchRequest)
+    content, _ = await read_content(request, service, owner, SessionSearchRequest)
     live = await service.live_sessions()
     return JSONResponse(await asyncio.to_thread(_search, service, owner, content, live))
 
@@ -163,7 +163,7 @@ def get_session(session_id: str, service: ServiceOf, owner: Owner) -> JSONRespon
 
 @router.put("/sessions/{session_id}/project")
 async def assign_project(session_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, service, owner, ProjectRequest)
+    content, _ = await read_content(request, service, owner, ProjectRequest)
     await asyncio.to_thread(_known_session, service, session_id, owner)
     await asyncio.to_thread(service.storage.store.set_session_project, session_id, content.project_id)
     return JSONResponse({})
