@@ -11,8 +11,7 @@ from cookhouse.server.pool.calls import Calls
 from cookhouse.server.pool.leaving import Gone
 from cookhouse.server.recovery.leftovers import Leftovers
 from cookhouse.server.recovery.lifecycle import SessionLifecycle
-from cookhouse.server.recovery.replay import Replay
-from cookhouse.server.recovery.restoration import Restoration, Restored, StoredSession
+from cookhouse.server.recovery.restoration import Replay, Restoration, Restored, StoredSession
 from cookhouse.server.refusals import StorageBusyError
 from cookhouse.server.requests.wiring import Requests
 from cookhouse.server.sequencer.sequencer import Sequencer
