@@ -43,6 +43,7 @@ def _make_worker(options: WorkerOptions, engine: Mapping[str, Any], tell: Tell) 
 def _serve(state_dir: Path, costs: Mapping[str, float], pool: Mapping[str, int], keys: str) -> int:
     from cookhouse.server.main import run_server
     from cookhouse.server.pool.plans import FOLDER, plans_of
+    from cookhouse.server.settings import ServiceOptions
 
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:1])
@@ -52,11 +53,11 @@ def _serve(state_dir: Path, costs: Mapping[str, float], pool: Mapping[str, int],
         print(url, flush=True)
 
     run_server(
-        host="127.0.0.1",
-        port=0,
-        api_keys=keys.split(","),
-        state_dir=state_dir,
-        base_models=[],
+        ServiceOptions(
+            api_keys=keys.split(","),
+            state_dir=state_dir,
+        ),
+        address=("127.0.0.1", 0),
         make_worker=partial(_start_child, costs, cores[1:] or cores),
         plans=plans_of(**pool),
         watch_stdin=True,

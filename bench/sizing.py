@@ -30,10 +30,10 @@ from cookhouse.engine.contract import Worker
 from cookhouse.engine.simulated import SimulatedEngine
 from cookhouse.engine.transports.simulated import Simulated
 from cookhouse.server.pool.plans import WorkerPlan, plans_of, worker_options
-from cookhouse.server.recovery.journaling import OFF
-from cookhouse.server.sequencer.intake import Arrived
+from cookhouse.server.requests.intake import Arrived
 from cookhouse.server.service import Service
-from cookhouse.server.settings import Settings
+from cookhouse.server.settings import ServiceOptions, Settings
+from cookhouse.server.storage.journal import OFF
 from cookhouse.server.storage.store.store import Store
 
 _BASE = "cookhouse/tiny"
@@ -69,7 +69,7 @@ class Tenant:
         self._session_id = self._model_id = ""
 
     async def create(self) -> None:
-        session = await self._service.session_life.begin(
+        session = await self._service.lifecycle.begin(
             self._owner, idempotency_key=None, display_name=None, user_metadata=None, project_id=None
         )
         self._session_id = session.session_id
@@ -85,7 +85,7 @@ class Tenant:
             datum.model_input.add().encoded_text.tokens = np.zeros(NUM_TOKENS, "<i4").tobytes()
             targets = pb.Tensor(dtype=pb.DTYPE_INT64, dense=np.zeros(NUM_TOKENS, "<i8").tobytes())
             datum.loss_fn_inputs["target_tokens"].CopyFrom(targets)
-        content = await self._service.training.read_pass(self._owner, message.SerializeToString())
+        content = await self._service.requests.training.read_pass(self._owner, message.SerializeToString())
         step = types.OptimStepRequest(model_id=self._model_id, seq_id=self._next_id(), optim_params=types.AdamParams())
         sent = [await self._accept("forward_backward", content), await self._accept("optim_step", step)]
         return asyncio.gather(*(self._result(request_id) for request_id, _ in sent))
@@ -103,16 +103,18 @@ class Tenant:
             sampling_params=types.SamplingParams(max_tokens=MAX_TOKENS, seed=1, stop=[-1]),
             sampling_session_id=f"{self._session_id}:sample:{seq_id}",
         )
-        sent = [self._service.sampling.submit(self._owner, request)[0] for _ in range(NUM_SAMPLES // _GROUP_SIZE)]
+        sent = [
+            self._service.requests.sampling.submit(self._owner, request)[0] for _ in range(NUM_SAMPLES // _GROUP_SIZE)
+        ]
         await asyncio.gather(*(self._result(request_id) for request_id in sent))
 
     async def _accept(self, kind: str, content: object) -> tuple[str, str]:
-        return await self._service.accepting.accept(self._owner, content, Arrived(kind=kind, body=b""))
+        return await self._service.requests.intake.accept(self._owner, content, Arrived(kind=kind, body=b""))
 
     async def _result(self, request_id: str) -> bytes:
         began_at = asyncio.get_running_loop().time()
-        future = self._service.futures.get(request_id, self._owner)
-        result = await self._service.futures.wait(future, 1e9)
+        future = self._service.sequencer.futures.get(request_id, self._owner)
+        result = await self._service.sequencer.futures.wait(future, 1e9)
         assert result is not None
         assert not result.is_failure, result.body
         now = asyncio.get_running_loop().time()
@@ -204,10 +206,8 @@ def _service(folder: Path, num_tenants: int, plans: list[WorkerPlan], found: Fou
         return Simulated(make_engine, worker_options(_SETTINGS, folder, plan))
 
     return Service(
-        api_keys=[_key(index) for index in range(num_tenants)],
-        state_dir=folder,
-        settings=_SETTINGS,
-        make_worker=make_worker,
+        ServiceOptions(api_keys=[_key(index) for index in range(num_tenants)], state_dir=folder, settings=_SETTINGS),
+        make_worker,
         plans=plans,
         store=Store(Path(":memory:")),
     )

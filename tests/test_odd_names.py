@@ -14,7 +14,7 @@ from cookhouse.data.sources.source import HubSource
 from cookhouse.engine.contract.urls import shared_folder
 from cookhouse.models.names import parse_served
 from cookhouse.registry import Artifact, NewModel, open_registry
-from cookhouse.server.storage.journal import Segments
+from cookhouse.server.storage.journal import SegmentFiles
 from cookhouse.server.storage.store.rows import SessionRow
 from cookhouse.server.storage.store.sqlite import copy_database
 from cookhouse.server.storage.store.store import Store
@@ -37,8 +37,8 @@ def registry(folder: Path) -> None:
 
 
 def journal(folder: Path) -> None:
-    [place] = Segments((folder / "journal").as_uri()).write([b"x" * 300_000])
-    assert Segments((folder / "journal").as_uri()).read(place, None) == b"x" * 300_000
+    [place] = SegmentFiles((folder / "journal").as_uri()).write([b"x" * 300_000])
+    assert SegmentFiles((folder / "journal").as_uri()).read(place, None) == b"x" * 300_000
 
 
 def command(folder: Path) -> None:

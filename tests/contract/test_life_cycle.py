@@ -79,7 +79,7 @@ def test_stop_token_ends_and_is_kept(client: tinker.ServiceClient) -> None:
 
 def test_stop_string_ends_and_is_kept(host: Host, client: tinker.ServiceClient) -> None:
     """Would catch a stop string compared with tokens, found late, or cut off."""
-    info = next(iter(host.service.base_models))
+    info = next(iter(host.service.requests.base_models))
     tokenizer = None if info.architecture == "fake" else AutoTokenizer.from_pretrained(info.tokenizer_id)
 
     def text(tokens: list[int]) -> str:
@@ -96,7 +96,7 @@ def test_stop_string_ends_and_is_kept(host: Host, client: tinker.ServiceClient) 
 @pytest.mark.parametrize("kind", ["texts", "tokens"])
 def test_end_tokens_stop_beside_other_stops(host: Host, client: tinker.ServiceClient, kind: str) -> None:
     """Would catch a base model that writes on into the next document, since a caller named a stop of its own."""
-    is_fake = next(iter(host.service.base_models)).architecture == "fake"
+    is_fake = next(iter(host.service.requests.base_models)).architecture == "fake"
     ends = {END_TOKEN} if is_fake else {2022, 2024}  # <|endoftext|> and <|im_end|>
     stop: list[str] | list[int] = ["never there"] if kind == "texts" else [60]
     sampler = client.create_sampling_client(base_model=BASE_MODEL).result()
@@ -194,5 +194,5 @@ def test_a_run_learns_how_long_a_sequence_the_service_takes(host: Host) -> None:
         await service.close("success")
         return answers
 
-    [info] = host.service.base_models
+    [info] = host.service.requests.base_models
     assert asyncio.run(ask()) == [info.max_context_tokens, None]

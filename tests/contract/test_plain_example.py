@@ -22,6 +22,6 @@ def test_a_plain_script_trains_and_samples(
     lines = capsys.readouterr().out.splitlines()
     losses = [float(line.split()[-1]) for line in lines if line.startswith("step")]
     assert losses[-1] < losses[0]
-    if next(iter(host.service.base_models)).architecture != "fake":  # a bias per token cannot learn to count
+    if next(iter(host.service.requests.base_models)).architecture != "fake":  # a bias per token cannot learn to count
         said, expected = (line.split("says")[1].strip() for line in lines[-2:])
         assert said == expected

@@ -222,5 +222,5 @@ def test_without_the_operators_word_it_is_refused_where_a_client_listens(
     trainer.forward_backward([bare(datum)], "importance_sampling").result()
     owner, session_id = host.service.keys.owner_of(KEY), trainer.get_info().model_id.split(":")[0]
     ids = {span.sequence_id for span in datum.model_input_spans or []}
-    kept = host.service.store.recordings(session_id, owner, ids, max_bytes=2**20)
+    kept = host.service.storage.store.recordings(session_id, owner, ids, max_bytes=2**20)
     assert not kept, "nobody can use it"

@@ -9,7 +9,7 @@ from pathlib import Path
 from cookhouse.engine.transports.thread import InThread
 from cookhouse.server.__main__ import exit_with
 from cookhouse.server.main import run_server
-from cookhouse.server.settings import Settings
+from cookhouse.server.settings import ServiceOptions, Settings
 from cookhouse.server.startup.command_line import KEYS_VARIABLE
 from tests.server.fake_engine import FakeEngine
 
@@ -21,13 +21,13 @@ def main() -> None:
     parser.add_argument("--settings", type=json.loads, default={})
     options = parser.parse_args()
     run_server(
-        host="127.0.0.1",
-        port=options.port,
-        api_keys=os.environ[KEYS_VARIABLE].split(","),
-        state_dir=options.state_dir,
-        base_models=[],
+        ServiceOptions(
+            api_keys=os.environ[KEYS_VARIABLE].split(","),
+            state_dir=options.state_dir,
+            settings=Settings(**options.settings),
+        ),
+        address=("127.0.0.1", options.port),
         make_worker=partial(InThread, FakeEngine),
-        settings=Settings(**options.settings),
         on_ready=lambda _url, _engine: None,
     )
 

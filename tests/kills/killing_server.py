@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.server import __main__ as program
-from cookhouse.server.requests.accepting import Accepting
+from cookhouse.server.requests.intake import Intake
 from cookhouse.server.settings import Settings
 from cookhouse.server.startup.libraries import hide_torch
 from cookhouse.server.storage.journal import AddEntry, GroupCommit, PutState
@@ -67,14 +67,14 @@ def _around_commits(kind: type, before: Killer | None = None, after: Killer | No
 
 
 def _in_replays(killer: Killer) -> None:
-    run = Accepting.run
+    run = Intake.run
 
     @wraps(run)
-    async def killing(self: Accepting, *args: Any) -> Any:
+    async def killing(self: Intake, *args: Any) -> Any:
         killer()
         return await run(self, *args)
 
-    Accepting.run = killing  # type: ignore[assignment,method-assign]
+    Intake.run = killing  # type: ignore[assignment,method-assign]
 
 
 MOMENTS: dict[str, Callable[[Killer], None]] = {

@@ -20,7 +20,7 @@ from cookhouse.server.http.app import create_app
 from cookhouse.server.main import bind
 from cookhouse.server.pool.plans import worker_options
 from cookhouse.server.service import Service
-from cookhouse.server.settings import Settings
+from cookhouse.server.settings import ServiceOptions, Settings
 
 KEY = "tml-test-key-0001"
 OTHER_KEY = "tml-test-key-0002"
@@ -52,7 +52,7 @@ def hosted(
     sources: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Iterator[Host]:
-    """Serve until the block ends; for `sources` see `BaseModels.fill`, for further `options` `Service`."""
+    """Serve until the block ends; for `sources` and further `options` see `ServiceOptions` and `Service`."""
     with hosted_over(state_dir, partial(InThread, make_engine), settings, sources, **options) as host:
         yield host
 
@@ -69,12 +69,10 @@ def hosted_over(
 ) -> Iterator[Host]:
     """As `hosted`, with any worker."""
     settings = settings or Settings()
+    own = {name: options.pop(name) for name in [*options] if name in ServiceOptions.__dataclass_fields__}
     service = Service(
-        api_keys=[KEY, OTHER_KEY],
-        state_dir=state_dir,
-        settings=settings,
-        make_worker=lambda plan: make_worker(worker_options(settings, state_dir, plan)),
-        sources=sources,
+        ServiceOptions(api_keys=[KEY, OTHER_KEY], state_dir=state_dir, settings=settings, sources=sources, **own),
+        lambda plan: make_worker(worker_options(settings, state_dir, plan)),
         **options,
     )
     listener: socket.socket = bind("127.0.0.1", port)

@@ -19,6 +19,7 @@ from cookhouse.engine.transports.thread import InThread
 from cookhouse.errors import InputError
 from cookhouse.server.__main__ import exit_with
 from cookhouse.server.main import run_server
+from cookhouse.server.settings import ServiceOptions
 
 
 class BusyEngine(FakeEngine):
@@ -46,14 +47,14 @@ def say(text: str) -> None:
 
 if __name__ == "__main__":
     run_server(
-        host="127.0.0.1",
-        port=0,
-        api_keys=[KEY],
-        state_dir=Path(sys.argv[1]),
-        base_models=[],
+        ServiceOptions(
+            api_keys=[KEY],
+            state_dir=Path(sys.argv[1]),
+            end_sessions=["eof"] if "--end-sessions" in sys.argv else [],
+        ),
+        address=("127.0.0.1", 0),
         make_worker=partial(InThread, engine),
         watch_stdin="--watch-stdin" in sys.argv,
-        end_sessions=["eof"] if "--end-sessions" in sys.argv else [],
         on_ready=lambda url, _: say(url),
         say=say,
     )

@@ -96,7 +96,7 @@ def test_many_empty_messages_are_refused(host: Host, client: Client, is_packed: 
     answer = client.train(body, **(ZSTD if is_packed else {}))
     assert answer.status_code == 413
     assert "more than 262144 fields" in answer.json()["detail"]
-    assert not host.service.held._by_owner
+    assert not host.service.sequencer.held._by_owner
 
 
 @pytest.mark.parametrize("value", ["[]", "{}", "1", '""'])
@@ -111,7 +111,7 @@ def test_many_small_values_are_refused(host: Host, client: Client, value: str) -
     answer = client.http.post("/v1/chat/completions", content=body, headers=ZSTD)
     assert answer.status_code == 413
     assert "the request has more than" in answer.json()["error"]["message"]
-    assert not host.service.held._by_owner
+    assert not host.service.sequencer.held._by_owner
 
 
 def sparse(model_id: str, seq_id: int, num_cells: int) -> bytes:
@@ -148,7 +148,7 @@ def test_one_tenants_full_queue_is_its_own_affair(tmp_path: Path) -> None:
         engine.is_free.set()
         assert "target_tokens is missing" in one.result(accepted[-1])["error"]
         until = time.monotonic() + 30
-        while host.service.held._by_owner and time.monotonic() < until:
+        while host.service.sequencer.held._by_owner and time.monotonic() < until:
             time.sleep(0.01)
-        assert not host.service.held._by_owner
+        assert not host.service.sequencer.held._by_owner
         assert one.train(sparse(one.model_id, 4, 2**16)).status_code == 200

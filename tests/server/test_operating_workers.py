@@ -97,7 +97,7 @@ def test_more_workers_than_there_may_be_are_refused(
 
 def test_of_two_drains_at_once_one_is_refused(host: Host) -> None:
     """Would catch two that are each told to go since the other one stays."""
-    drain = host.service.workers.drain
+    drain = host.service.requests.workers.drain
     outcomes: list[object] = []
 
     def both() -> None:

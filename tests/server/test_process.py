@@ -24,7 +24,7 @@ from tinker.proto import tinker_public_pb2 as pb
 from cookhouse.engine.kernels.cpu import build
 from cookhouse.server.__main__ import main
 from cookhouse.server.access.auth import KeyRing
-from cookhouse.server.settings import Settings
+from cookhouse.server.settings import ServiceOptions, Settings
 from cookhouse.server.startup.command_line import CACHE_VARIABLE, DEVICE_VARIABLE, PRECISION_VARIABLE, SNAPSHOT_VARIABLE
 from cookhouse.server.storage.store.store import Store
 
@@ -206,7 +206,9 @@ def test_the_environment_chooses_what_the_command_line_does_not(
 ) -> None:
     """Would catch a run that cannot choose for its own server, and an empty variable taken for a name."""
     seen: dict[str, Any] = {}
-    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **settings: seen.update(settings))
+    monkeypatch.setattr(
+        "cookhouse.server.__main__.run_server", lambda options, **rest: seen.update(rest, options=options)
+    )
     for variable, value in zip((DEVICE_VARIABLE, PRECISION_VARIABLE), environment, strict=True):
         monkeypatch.setenv(variable, value)
     assert main(["--state-dir", str(tmp_path), *arguments]) == 0
@@ -223,7 +225,9 @@ def test_the_database_comes_from_either(
 ) -> None:
     """Would catch a server that keeps its rows in its folder although it was told where else."""
     seen: dict[str, Any] = {}
-    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **settings: seen.update(settings))
+    monkeypatch.setattr(
+        "cookhouse.server.__main__.run_server", lambda options, **rest: seen.update(rest, options=options)
+    )
     monkeypatch.setenv("COOKHOUSE_DATABASE", environment)
     assert main(["--state-dir", str(tmp_path), *arguments]) == 0
     assert seen["database"] == expected
@@ -232,7 +236,7 @@ def test_the_database_comes_from_either(
 def test_the_command_line_changes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch minutes taken for seconds, and a default of the command line's own."""
     seen: list[Settings] = []
-    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **options: seen.append(options["settings"]))
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda options, **_: seen.append(options.settings))
     assert main(["--state-dir", str(tmp_path)]) == 0
     assert main(["--state-dir", str(tmp_path), "--silent-minutes", "2", "--session-minutes", "0.5"]) == 0
     assert main(["--state-dir", str(tmp_path), "--drain-seconds", "5"]) == 0
@@ -247,7 +251,7 @@ def test_a_loss_of_ones_own_is_told_at_the_start(
 ) -> None:
     """Would catch an objective that is taken for the hosted service's, and an option that is not handed on."""
     seen: list[Settings] = []
-    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **options: seen.append(options["settings"]))
+    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda options, **_: seen.append(options.settings))
     assert main(["--state-dir", str(tmp_path), "--stable-reinforce", "own"]) == 0
     assert "which is not that of the hosted service" in capsys.readouterr().out
     assert main(["--state-dir", str(tmp_path)]) == 0
@@ -264,7 +268,7 @@ def test_what_the_builder_of_kernels_says_reaches_the_client(
     """Would catch a first start that is silent in its terminal; and as JSON a first line that is not the address."""
     builder = logging.getLogger("cookhouse.engine.kernels.cpu.build")
 
-    def run(*, on_ready: Callable[[str, str], None], **_: object) -> None:
+    def run(_options: ServiceOptions, *, on_ready: Callable[[str, str], None], **_: object) -> None:
         builder.info("building")
         on_ready("http://here", "a CPU")
 
@@ -283,7 +287,7 @@ def test_the_page_is_told_and_is_no_line_of_json(
 ) -> None:
     """Would catch a line that a program which starts a server takes for an answer."""
 
-    def serve(**options: Any) -> None:
+    def serve(_options: ServiceOptions, **options: Any) -> None:
         options["on_ready"]("http://127.0.0.1:9", "cpu")
 
     monkeypatch.setattr("cookhouse.server.__main__.run_server", serve)
@@ -302,13 +306,15 @@ def test_budgets_of_memory_and_disk_come_from_either(
 ) -> None:
     """Would catch a refusal whose way out does nothing."""
     seen: dict[str, Any] = {}
-    monkeypatch.setattr("cookhouse.server.__main__.run_server", lambda **settings: seen.update(settings))
+    monkeypatch.setattr(
+        "cookhouse.server.__main__.run_server", lambda options, **rest: seen.update(rest, options=options)
+    )
     monkeypatch.setenv(CACHE_VARIABLE, "100")
     monkeypatch.setenv(SNAPSHOT_VARIABLE, "300")
     assert main(["--state-dir", str(tmp_path), "--max-cache-bytes", "200", "--samplers-only"]) == 0
     assert seen["make_worker"].engine_options["samplers_only"]
     cache_bytes = seen["make_worker"].engine_options["max_cache_bytes"]
-    assert (cache_bytes, seen["max_snapshot_file_bytes"]) == (200, 300)
+    assert (cache_bytes, seen["options"].settings.max_snapshot_file_bytes) == (200, 300)
     monkeypatch.setenv(SNAPSHOT_VARIABLE, "0")
     with pytest.raises(SystemExit, match="2"):
         main(["--state-dir", str(tmp_path)])

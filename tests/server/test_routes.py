@@ -131,7 +131,7 @@ def test_a_result_that_cannot_be_encoded_fails_alone(server: Server, monkeypatch
             raise ValueError("message too large")
         return encode_sample(output, shape)
 
-    monkeypatch.setattr("cookhouse.server.sequencer.samples.encode_sample", encode_but_for_long)
+    monkeypatch.setattr("cookhouse.server.sequencer.sample_queue.encode_sample", encode_but_for_long)
     sampler_id = server.post(
         "/create_sampling_session",
         session_id=server.session(),
@@ -204,7 +204,9 @@ def test_results_may_be_fetched_again_and_polls_time_out(server: Server) -> None
     answers = [server.result(accepted["request_id"]) for _ in range(2)]
     assert answers[0].content == answers[1].content
     assert answers[0].headers["content-type"] == "application/x-protobuf"
-    future = server.host.service.futures.create("train-x", owner=server.host.service.keys.owner_of(KEY), session_id="s")
+    future = server.host.service.sequencer.futures.create(
+        "train-x", owner=server.host.service.keys.owner_of(KEY), session_id="s"
+    )
     waiting = server.result(future.request_id)
     assert waiting.status_code == 408
     assert waiting.json() == {"type": "try_again", "request_id": future.request_id, "queue_state": "active"}
@@ -340,7 +342,7 @@ def test_full_queues_answer_429(tmp_path: Path) -> None:
         answers = [server.forward_backward(model_id, seq_id) for seq_id in (5, 6, 7)]
         assert [answer.status_code for answer in answers] == [200, 200, 429]
         assert answers[2].headers["retry-after"] == "1"
-        num_futures = len(host.service.futures)
+        num_futures = len(host.service.sequencer.futures)
         sampler = {"session_id": session_id, "sampling_session_seq_id": 0, "base_model": "cookhouse/tiny"}
         sampler_id = server.post("/create_sampling_session", **sampler)["sampling_session_id"]
         sample = {
@@ -350,7 +352,7 @@ def test_full_queues_answer_429(tmp_path: Path) -> None:
         }
         assert server.http.post("/asample", json=sample).status_code == 429
         server.forward_backward(model_id, 7)
-        assert len(host.service.futures) == num_futures
+        assert len(host.service.sequencer.futures) == num_futures
         server.http.close()
 
 

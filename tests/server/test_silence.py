@@ -186,7 +186,7 @@ def test_a_body_on_its_way_counts_as_heard_of(server: Server) -> None:
 
 def test_a_server_of_one_run_ends_none_of_its_sessions(tmp_path: Path) -> None:
     """Would catch a run that is starved for minutes, and whose own server gives it up."""
-    with hosted(tmp_path, FakeEngine, SETTINGS, ends_silent_sessions=False) as host:
+    with hosted(tmp_path, FakeEngine, SETTINGS, end_sessions=["eof"]) as host:
         server = Server(host, FakeEngine())
         fall_silent(server, session_id := server.session(), 1e6)
         assert host.service.sessions.has(session_id)
@@ -234,7 +234,7 @@ def test_a_client_that_was_only_slow_samples_again(tmp_path: Path, engine: HeldE
         wait_until(lambda: len(engine._running) == 1)
         dropped = engine._running[0].request.request_id
         (session,) = host.service.sessions
-        host.on_loop(lambda: host.service.session_life.drop_samples(session, GoneError("it was silent")))
+        host.on_loop(lambda: host.service.lifecycle.drop_samples(session, GoneError("it was silent")))
         wait_until(lambda: [one.request.request_id for one in engine._running] not in ([], [dropped]))
         engine.free.set()
         assert len(future.result().sequences[0].tokens) == 3
@@ -246,7 +246,7 @@ def test_a_sweep_that_is_under_way_ends_before_the_database_is_closed(
     """Would catch a connection that a sweep opens behind the end, and nobody closes."""
     begun, order = threading.Event(), []
     with hosted(tmp_path, FakeEngine, Settings(sweep_seconds=0.01)) as host:
-        close = host.service.store.close
+        close = host.service.storage.store.close
 
         def slow_sweep(_: object) -> None:
             begun.set()
@@ -257,7 +257,7 @@ def test_a_sweep_that_is_under_way_ends_before_the_database_is_closed(
             order.append("closed")
             close()
 
-        monkeypatch.setattr(host.service.checkpoints, "sweep", slow_sweep)
-        monkeypatch.setattr(host.service.store, "close", noted_close)
+        monkeypatch.setattr(host.service.storage.checkpoints, "sweep", slow_sweep)
+        monkeypatch.setattr(host.service.storage.store, "close", noted_close)
         assert begun.wait(10)
     assert order[-2:] == ["swept", "closed"]

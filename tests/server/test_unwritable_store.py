@@ -21,7 +21,7 @@ from tests.server.unwritable import Unwritable, full_disk, locked_database
 from tests.waiting import wait_until
 
 from cookhouse.server.settings import Settings
-from cookhouse.server.storage.journal import JournalReader, Segments
+from cookhouse.server.storage.journal import JournalReader, SegmentFiles
 
 IMPATIENT = Settings(store_patience_seconds=0.2, long_poll_seconds=10.0, sweep_seconds=3600.0)
 PATIENT = Settings(store_patience_seconds=60.0, long_poll_seconds=10.0, sweep_seconds=3600.0)
@@ -232,8 +232,8 @@ def test_a_body_that_is_cut_off_is_no_request(tmp_path: Path) -> None:
             with socket.create_connection((url.host, url.port or 0)) as cut:
                 head = f"POST /api/v1/{route} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\n"
                 cut.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[: len(body) // 2])
-        reader = JournalReader(server.host.service.store, Segments("rows"))
-        wait_until(lambda: not server.host.service.held._by_owner)
+        reader = JournalReader(server.host.service.storage.store, SegmentFiles("rows"))
+        wait_until(lambda: not server.host.service.sequencer.held._by_owner)
         assert [one.kind for one in reader.entries(session_id)] == ["create_model"]
         assert engine.calls == calls
         accepted = [server.post("/optim_step", **adam(model_id))["request_id"] for _ in range(2)]

@@ -141,7 +141,9 @@ def test_metrics_are_for_prometheus_and_tell_no_key(host: Host, connect: Callabl
     server = connect(host)
     sample(server, server.session(), prompt=[1, 2], num_samples=2, max_tokens=3)
     gone = ("0" * 32, "session of a key that is no longer one")
-    host.service.store.add_usage({gone: Usage(trained_tokens=7), ("1" * 32, "another"): Usage(trained_tokens=2)})
+    host.service.storage.store.add_usage(
+        {gone: Usage(trained_tokens=7), ("1" * 32, "another"): Usage(trained_tokens=2)}
+    )
     answer = httpx.get(f"{host.url}/metrics", trust_env=False)
     assert answer.headers["content-type"].startswith("text/plain")
     lines = answer.text.splitlines()

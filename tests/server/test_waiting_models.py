@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import Host, hosted
+from tests.server.recovery.test_recovery import SETTINGS
 from tests.server.sequencer.test_states import EVERY_STEP
-from tests.server.storage.journal.test_restoring import SETTINGS
 from tests.server.test_routes import Server
 from tests.waiting import wait_until
 
@@ -90,7 +90,7 @@ def serving(folder: Path, error: Exception | None = None, *, every_step: bool = 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cookhouse.server.sequencer.patience._AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr("cookhouse.server.sequencer.attempts._AGAIN_SECONDS", 0.02)
 
 
 def between_tries(pool: Pool, model_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -112,7 +112,7 @@ def test_a_model_waits_for_what_it_lacks_and_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception, words: str
 ) -> None:
     """Would catch a drain, and a loss, that destroy a model since the others had no memory at the moment."""
-    caplog.set_level(logging.WARNING, "cookhouse.server.sequencer.patience")
+    caplog.set_level(logging.WARNING, "cookhouse.server.sequencer.attempts")
     with serving(tmp_path) as pool:
         model_id = pool.model(pool.session())
         expected = pool.step(pool.model(pool.session()), 1)
@@ -128,7 +128,7 @@ def test_a_model_waits_for_what_it_lacks_and_goes_on(
         other.error = None
         assert "error" not in pool.result(later).text
         assert pool.grad_norm(model_id, 4) > 0
-    said = [record.getMessage() for record in caplog.records if record.name.endswith(".patience")]
+    said = [record.getMessage() for record in caplog.records if record.name.endswith(".attempts")]
     assert [model_id in one for one in said] == [True, True]
     assert words in said[0]
     assert "is loaded, after it waited for" in said[1]
@@ -156,11 +156,11 @@ def test_a_waiting_model_ends_with_its_session(tmp_path: Path) -> None:
         other.error = FULL
         pool.post(f"/workers/{place}/drain", seconds=0)
         wait_until(lambda: other.num_tries > 0)
-        sessions = pool.host.service.session_life
+        sessions = pool.host.service.lifecycle
         session = next(one for one in pool.host.service.sessions if one.session_id == session_id)
         pool.host.on_loop(lambda: sessions.let_go(session))
-        patience = pool.host.service.sequencer.patience
-        wait_until(lambda: patience.words(model_id) is None)
+        retries = pool.host.service.sequencer.retries
+        wait_until(lambda: retries.reason(model_id) is None)
 
 
 def test_others_do_not_wait_for_it_after_a_restart(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_others_do_not_wait_for_it_after_a_restart(tmp_path: Path) -> None:
         expected = pool.step(pool.model(pool.session()), 1)
     with serving(tmp_path, FULL) as pool:
         wait_until(lambda: pool.host.service.pause() is None)
-        assert pool.host.service.sequencer.patience.words(model_id) is not None
+        assert pool.host.service.sequencer.retries.reason(model_id) is not None
         later = pool.forward_backward(model_id, 1).json()["request_id"]
         for engine in pool.engines:
             engine.error = None

@@ -19,8 +19,8 @@ from tinker.proto import tinker_public_pb2 as pb
 from cookhouse.engine.contract import AdamStep, ForwardBackward, LoraSpec, SampleOutput, SampleRequest, TrainingDatum
 from cookhouse.engine.simulated import State, created, fraction, passed, sampled
 from cookhouse.server.refusals import BusyError, GoneError, NotFoundError, StorageBusyError
+from cookhouse.server.requests.intake import Arrived
 from cookhouse.server.sequencer.futures import JSON, Result
-from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
 from cookhouse.server.wire import SampleShape, encode_sample
 from tests.simulation.faults import BUG, REFUSAL
@@ -121,7 +121,7 @@ class Client:
         for _ in range(self._chance.choice([1, 1, 2])):
 
             async def begin(service: Service) -> str:
-                session = await service.session_life.begin(
+                session = await service.lifecycle.begin(
                     self.owner, idempotency_key=key, display_name=None, user_metadata=None, project_id=None
                 )
                 return session.session_id
@@ -155,7 +155,7 @@ class Client:
         session_id = self._session_id
 
         async def finish(service: Service) -> None:
-            await service.session_life.finish(session_id, self.owner, reason=reason, detail=None)
+            await service.lifecycle.finish(session_id, self.owner, reason=reason, detail=None)
 
         await self.ask(finish)
         if self._chance.random() < self._habits.duplicates:
@@ -198,7 +198,7 @@ class Client:
         )
 
         async def create(service: Service) -> str:
-            return (await service.sampling.create_sampler(self.owner, request)).sampler_id
+            return (await service.requests.sampling.create_sampler(self.owner, request)).sampler_id
 
         return Sampling(self, await self.ask(create), is_published=False, expected=kept.state.weights)
 
@@ -238,8 +238,8 @@ class Client:
         self.count("checkpoints deleted")
 
         async def delete(service: Service) -> None:
-            row = service.checkpoints.resolve_own(kept.path, self.owner)
-            await asyncio.to_thread(service.checkpoints.delete, row)
+            row = service.storage.checkpoints.resolve_own(kept.path, self.owner)
+            await asyncio.to_thread(service.storage.checkpoints.delete, row)
 
         with suppress(NotFoundError):  # the answer to the first time was lost
             await self.ask(delete)
@@ -273,7 +273,7 @@ class Client:
             look_ups: dict[str, Callable[[str, str], object]] = {
                 "model": service.sessions.model,
                 "sampler": service.sessions.sampler,
-                "request": service.futures.get,
+                "request": service.sequencer.futures.get,
             }
             return look_ups[kind](name, self.owner)
 
@@ -358,7 +358,7 @@ class Client:
         arrived = Arrived(kind=kind, body=content.model_dump_json(exclude_none=True).encode())
 
         async def submit(service: Service) -> Ids:
-            return await service.accepting.accept(self.owner, content, arrived)
+            return await service.requests.intake.accept(self.owner, content, arrived)
 
         return submit
 
@@ -402,10 +402,10 @@ class Client:
         """None: it is not there yet. `_GONE`: it was a sample, or the session has ended."""
 
         async def retrieve(service: Service) -> Result | None:
-            future = service.futures.get(request_id, self.owner)
+            future = service.sequencer.futures.get(request_id, self.owner)
             if not self._is_over:
                 service.sessions.hear(future.session_id)
-            return await service.futures.wait(future, self._settings.long_poll_seconds)
+            return await service.sequencer.futures.wait(future, self._settings.long_poll_seconds)
 
         try:
             return await self.ask(retrieve)
@@ -538,9 +538,9 @@ class Run:
         body = message.SerializeToString()
 
         async def submit(service: Service) -> Ids:
-            content = await service.training.read_pass(self.client.owner, body)
+            content = await service.requests.training.read_pass(self.client.owner, body)
             arrived = Arrived(kind="forward_backward", body=body)
-            return await service.accepting.accept(self.client.owner, content, arrived)
+            return await service.requests.intake.accept(self.client.owner, content, arrived)
 
         if is_scored:
             return self._sender(seq_id, None, submit, score=request)
@@ -669,7 +669,7 @@ class Sampling:
         client = self.client
 
         async def submit(service: Service) -> Ids:
-            return service.sampling.submit(client.owner, request)[0], ""
+            return service.requests.sampling.submit(client.owner, request)[0], ""
 
         return (await client.send(submit))[0]
 
@@ -679,7 +679,7 @@ class Sampling:
 
     def _canceling(self, request_id: str) -> Request[None]:
         async def cancel(service: Service) -> None:
-            service.sampling.cancel(self.client.owner, request_id)
+            service.requests.sampling.cancel(self.client.owner, request_id)
 
         return cancel
 

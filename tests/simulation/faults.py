@@ -18,7 +18,7 @@ from cookhouse.engine.contract import AdamStep, ForwardBackward, ForwardBackward
 from cookhouse.engine.simulated import SimulatedEngine, WorkerLostError
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageBusyError
-from cookhouse.server.storage.journal import Segments
+from cookhouse.server.storage.journal import SegmentFiles
 from cookhouse.server.storage.store.failures import full, locked
 from cookhouse.server.storage.store.store import Store
 from tests.simulation.processes import Disk
@@ -182,7 +182,7 @@ class FaultyDisk(Disk):
 
         database.transaction = failing  # type: ignore[method-assign]
 
-    def watch_segments(self, segments: Segments) -> None:
+    def watch_segments(self, segments: SegmentFiles) -> None:
         """Have bodies find no room while the database is locked."""
         write = segments._objects.write  # type: ignore[union-attr]
 

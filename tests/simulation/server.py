@@ -19,10 +19,10 @@ from cookhouse.engine.simulated import Costs, SimulatedEngine
 from cookhouse.engine.transports.simulated import Simulated
 from cookhouse.errors import InputError
 from cookhouse.server.pool.plans import FOLDER, WorkerPlan, worker_options
-from cookhouse.server.recovery.journaling import OFF
 from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.service import Service
-from cookhouse.server.settings import Settings
+from cookhouse.server.settings import ServiceOptions, Settings
+from cookhouse.server.storage.journal import OFF
 from cookhouse.server.storage.store.store import Store
 from cookhouse.server.storage.store.tables import AnswerRecord, EntryRecord, SamplerRecord, StateRecord
 from tests.simulation.faults import DiskRates, FaultRates, Faults, FaultyDisk, FussyEngine
@@ -168,18 +168,16 @@ class SimulatedServer:
         self._disk = disk
         self._processes.append(process)
         self.service = process.call(self._make_service)
-        disk.watch(self.service.store)
+        disk.watch(self.service.storage.store)
 
     def _make_service(self) -> Service:
         service = Service(
-            api_keys=list(self._owners),
-            state_dir=self._folder,
-            settings=self.settings,
-            make_worker=self._make_worker,
+            ServiceOptions(api_keys=list(self._owners), state_dir=self._folder, settings=self.settings),
+            self._make_worker,
             plans=self._plans,
             store=Store(self._folder / "server.db" if self.has_journal else Path(":memory:")),
         )
-        finish = service.futures.finish
+        finish = service.sequencer.futures.finish
 
         def counting(future: Future, result: Result) -> None:
             """Notice a second answer, which the server would drop without a word. What the engine had when a session
@@ -192,7 +190,7 @@ class SimulatedServer:
                 self.answered_twice.append((result.body, future.request_id, first.body))
             finish(future, result)
 
-        service.futures.finish = counting  # type: ignore[method-assign]
+        service.sequencer.futures.finish = counting  # type: ignore[method-assign]
         return service
 
     async def _open(self) -> None:
@@ -211,7 +209,7 @@ class SimulatedServer:
             self.counts["crashes"] += 1
             self._is_up.clear()
             process.kill()
-            self.service.store.close()
+            self.service.storage.store.close()
 
     async def _keep_up(self) -> None:
         """Start it again whenever it died."""
@@ -277,7 +275,7 @@ class SimulatedServer:
         memories = [worker.memory for worker in pool.workers]
         held: dict[str, object] = {
             "sessions": len(list(service.sessions)),
-            "futures": len(service.futures),
+            "futures": len(service.sequencer.futures),
             "models of the engines": sum(len(engine._models) for engine in engines),
             "snapshots of the engines": sum(len(engine._snapshots) for engine in engines),
             "samples of the engines": sum(len(engine._running) for engine in engines),
@@ -291,8 +289,8 @@ class SimulatedServer:
             "weights to come": len(pool.weights._expected),
             "origins of weights": len(pool.weights._origins) + len(pool.weights._newest),
             "queues": len(sequencer._queues),
-            "samples": len(service.samples) + service.samples._numbers.total(),
-            "bytes": service.held._by_owner.total() + sequencer._pending_bytes.total(),
+            "samples": len(service.sequencer.samples) + service.sequencer.samples._numbers.total(),
+            "bytes": service.sequencer.held._by_owner.total() + sequencer._pending_bytes.total(),
         }
         if self.has_journal:
             held |= self._leftovers_on_disk()
@@ -310,14 +308,14 @@ class SimulatedServer:
 
     def _leftovers_on_disk(self) -> dict[str, object]:
         held: dict[str, object] = {}
-        with self.service.store.database.reading() as session:
+        with self.service.storage.store.database.reading() as session:
             for record in (EntryRecord, AnswerRecord, StateRecord):
                 held[record.__tablename__] = session.scalar(sa.select(sa.func.count()).select_from(record))
             with_files = sa.select(sa.func.count()).select_from(SamplerRecord).where(SamplerRecord.has_file)
             held["samplers with files"] = session.scalar(with_files)
         for name in ("states", "samplers", "loads", "journal"):
             held[f"files of {name}"] = [path.name for path in self._folder.glob(f"{name}/*")]
-        kept = self.service.store.checkpoint_ids()
+        kept = self.service.storage.store.checkpoint_ids()
         held["files of checkpoints"] = [
             path.name for path in (self._folder / "checkpoints").iterdir() if path.name not in kept
         ]

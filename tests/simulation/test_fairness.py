@@ -10,7 +10,7 @@ from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.simulated import Costs
-from cookhouse.server.sequencer.intake import Arrived
+from cookhouse.server.requests.intake import Arrived
 from cookhouse.server.settings import Settings
 from tests.simulation.server import BASE, SimulatedServer
 from tests.simulation.virtual import World
@@ -42,7 +42,7 @@ class Tenant:
         self.num = 0
 
     async def begin(self) -> "Tenant":
-        session = await self.service.session_life.begin(
+        session = await self.service.lifecycle.begin(
             self.owner, idempotency_key=None, display_name=None, user_metadata=None, project_id=None
         )
         self.session_id = session.session_id
@@ -56,14 +56,14 @@ class Tenant:
         return model_id
 
     async def accept(self, kind: str, content: object) -> tuple[str, str]:
-        return await self.service.accepting.accept(self.owner, content, Arrived(kind=kind, body=b""))
+        return await self.service.requests.intake.accept(self.owner, content, Arrived(kind=kind, body=b""))
 
     async def sampler(self) -> str:
         self.num += 1
         request = types.CreateSamplingSessionRequest(
             session_id=self.session_id, sampling_session_seq_id=self.num, base_model=BASE
         )
-        return (await self.service.sampling.create_sampler(self.owner, request)).sampler_id
+        return (await self.service.requests.sampling.create_sampler(self.owner, request)).sampler_id
 
     async def a_pass(self, model_id: str, seq_id: int, num_tokens: int = MAX_PASS_TOKENS) -> str:
         message = pb.ForwardBackwardRequest(model_id=model_id, seq_id=seq_id, loss_fn="cross_entropy")
@@ -71,7 +71,7 @@ class Tenant:
         datum.model_input.add().encoded_text.tokens = np.zeros(num_tokens, "<i4").tobytes()
         targets = pb.Tensor(dtype=pb.DTYPE_INT64, dense=np.zeros(num_tokens, "<i8").tobytes())
         datum.loss_fn_inputs["target_tokens"].CopyFrom(targets)
-        content = await self.service.training.read_pass(self.owner, message.SerializeToString())
+        content = await self.service.requests.training.read_pass(self.owner, message.SerializeToString())
         return (await self.accept("forward_backward", content))[0]
 
     def a_sample(self, sampler_id: str, *, num_prompt_tokens: int = 1, max_tokens: int = 1) -> str:
@@ -80,11 +80,13 @@ class Tenant:
             sampling_params=types.SamplingParams(max_tokens=max_tokens, seed=1, stop=[]),
             sampling_session_id=sampler_id,
         )
-        return self.service.sampling.submit(self.owner, request)[0]
+        return self.service.requests.sampling.submit(self.owner, request)[0]
 
     async def answer(self, request_id: str) -> float:
         """Wait for an answer, which is no failure; gives the time."""
-        result = await self.service.futures.wait(self.service.futures.get(request_id, self.owner), 1e6)
+        result = await self.service.sequencer.futures.wait(
+            self.service.sequencer.futures.get(request_id, self.owner), 1e6
+        )
         assert result is not None
         assert not result.is_failure, result.body
         return asyncio.get_running_loop().time()

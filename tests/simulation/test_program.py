@@ -13,7 +13,7 @@ from cookhouse.engine.contract import Done, Event
 from cookhouse.engine.simulated import SimulatedEngine
 from cookhouse.engine.worker.loop import Loop
 from cookhouse.server.pool.plans import plans_of
-from cookhouse.server.sequencer.intake import Intake
+from cookhouse.server.requests.intake import Intake
 from cookhouse.server.sequencer.order import ModelOrder
 from cookhouse.server.sessions.sessions import Sessions
 from tests.simulation.clients import Habits

@@ -4,5 +4,5 @@
                                                                    │
                         clients wait on Futures ◄──────────────────┘    Store: what outlives the process
 
-Names are imported from their modules, so that a port in use can be told before torch is loaded.
+Names are imported from their modules, so that a port in use can be reported before torch is loaded.
 """

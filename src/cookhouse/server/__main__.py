@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
@@ -20,7 +21,7 @@ from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.server.main import run_server
 from cookhouse.server.pool.children import Children
 from cookhouse.server.pool.plans import plans_of
-from cookhouse.server.settings import Settings
+from cookhouse.server.settings import ServiceOptions, Settings
 from cookhouse.server.startup.command_line import KEYS_VARIABLE, RAY, WAIT, make_parser
 from cookhouse.server.startup.libraries import hide_torch, loading, wait_for_arguments
 
@@ -39,10 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if RAY not in words:
                 children.start()
             loading()
-            told = wait_for_arguments(os.environ)
-            if told is None:
+            waited_for = wait_for_arguments(os.environ)
+            if waited_for is None:
                 return 0
-            words = [*(word for word in words if word != WAIT), *told]
+            words = [*(word for word in words if word != WAIT), *waited_for]
         options = make_parser(__doc__).parse_args(words)
         return _serve(options, children, Stdout(as_json=options.json, at_once=waits_for_arguments))
 
@@ -66,7 +67,7 @@ def _serve(options: argparse.Namespace, children: Children, stdout: "Stdout") ->
             samplers_only=options.samplers_only,
             end_sessions=options.end_sessions,
         )
-        with _kernels_told(stdout), _workers(options, children) as workers:
+        with _kernels_reported(stdout), _workers(options, children) as workers:
             workers.engine_options = {
                 "base_models": list(parse_served(base_models).values()),
                 "device": options.device,
@@ -79,38 +80,17 @@ def _serve(options: argparse.Namespace, children: Children, stdout: "Stdout") ->
             if options.stable_reinforce:
                 stdout.say(_OWN_STABLE_REINFORCE)
             run_server(
-                host=options.host,
-                port=options.port,
-                api_keys=keys or [str(new_key)],
-                state_dir=options.state_dir,
+                _service_options(options, keys or [str(new_key)], base_models),
+                address=(options.host, options.port),
                 database=options.database,
                 sharing=sharing,
-                base_models=base_models,
                 make_worker=workers,
                 plans=plans_of(
                     workers=options.workers,
                     trainers=options.trainers,
                     samplers=options.samplers,
                 ),
-                settings=Settings(
-                    silent_seconds=60 * options.silent_minutes,
-                    session_seconds=60 * options.session_minutes,
-                    samplers_only=options.samplers_only,
-                    deterministic=options.deterministic,
-                    drain_seconds=options.drain_seconds,
-                    journal=options.journal,
-                    checkpoints=options.checkpoints,
-                    stable_reinforce=options.stable_reinforce,
-                    max_connections=options.max_connections,
-                    max_address_connections=options.max_address_connections,
-                ),
-                max_snapshot_file_bytes=options.max_snapshot_file_bytes,
-                read_state_dirs=options.read_state_dir,
-                peft_folders=options.peft_folder,
-                registry=None if options.registry is None else open_registry(options.registry, os.environ),
-                runs=dict(options.run),
                 watch_stdin=options.watch_stdin,
-                end_sessions=options.end_sessions,
                 on_ready=lambda url, engine: _announce(url, engine, new_key, options, stdout),
                 say=stdout.say,
                 warn=partial(stdout.say, kind="warning"),
@@ -120,6 +100,36 @@ def _serve(options: argparse.Namespace, children: Children, stdout: "Stdout") ->
     except CookhouseError as error:
         return _refused(error)
     return 0
+
+
+def _service_options(
+    options: argparse.Namespace, api_keys: Sequence[str], base_models: Sequence[str]
+) -> ServiceOptions:
+    settings = Settings(
+        silent_seconds=60 * options.silent_minutes,
+        session_seconds=60 * options.session_minutes,
+        samplers_only=options.samplers_only,
+        deterministic=options.deterministic,
+        drain_seconds=options.drain_seconds,
+        journal=options.journal,
+        checkpoints=options.checkpoints,
+        stable_reinforce=options.stable_reinforce,
+        max_connections=options.max_connections,
+        max_address_connections=options.max_address_connections,
+    )
+    if options.max_snapshot_file_bytes is not None:
+        settings = replace(settings, max_snapshot_file_bytes=options.max_snapshot_file_bytes)
+    return ServiceOptions(
+        api_keys=api_keys,
+        state_dir=options.state_dir,
+        settings=settings,
+        sources=parse_served(base_models),
+        read_state_dirs=options.read_state_dir,
+        peft_folders=options.peft_folder,
+        registry=None if options.registry is None else open_registry(options.registry, os.environ),
+        runs=dict(options.run),
+        end_sessions=options.end_sessions,
+    )
 
 
 def _workers(
@@ -159,7 +169,7 @@ def _refused(error: CookhouseError) -> int:
 
 
 @contextlib.contextmanager
-def _kernels_told(stdout: "Stdout") -> Iterator[None]:
+def _kernels_reported(stdout: "Stdout") -> Iterator[None]:
     """Say on stdout what the builder of kernels says: a first start takes many seconds longer."""
 
     class Handler(logging.Handler):

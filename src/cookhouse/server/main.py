@@ -11,16 +11,14 @@ import shutil
 import signal
 import socket
 import threading
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future as ConcurrentFuture
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cookhouse.errors import InputError
-from cookhouse.models.names import parse_served
-from cookhouse.server.access.auth import KeyRing
+from cookhouse.server.access.auth import check_keys
+from cookhouse.server.settings import ServiceOptions
 from cookhouse.server.startup.libraries import loading
 from cookhouse.server.storage.store.state_dir import lock_state_dir
 
@@ -28,12 +26,10 @@ if TYPE_CHECKING:
     import uvicorn
 
     from cookhouse.engine.contract import Worker, WorkerOptions
-    from cookhouse.registry import ModelRegistry
     from cookhouse.server.leases.leases import Leases
     from cookhouse.server.leases.sharing import Sharing
     from cookhouse.server.pool.plans import WorkerPlan
     from cookhouse.server.service import Service
-    from cookhouse.server.settings import EndSessions, Settings
     from cookhouse.server.storage.store.store import Store
 
 _log = logging.getLogger(__name__)
@@ -48,39 +44,25 @@ _LOST = (
 
 
 def run_server(
+    options: ServiceOptions,
     *,
-    host: str,
-    port: int,
-    api_keys: Sequence[str],
-    state_dir: Path,
+    address: tuple[str, int],
     database: str | None = None,
     sharing: "Sharing | None" = None,
-    base_models: Sequence[str],
     make_worker: "Callable[[WorkerOptions], Worker]",
-    max_snapshot_file_bytes: int | None = None,
-    settings: "Settings | None" = None,
     plans: "Sequence[WorkerPlan] | None" = None,
-    read_state_dirs: Sequence[Path] = (),
-    peft_folders: Sequence[Path] = (),
-    registry: "ModelRegistry | None" = None,
-    runs: Mapping[str, str] | None = None,
     watch_stdin: bool = False,
-    end_sessions: "Collection[EndSessions]" = (),
     on_ready: Callable[[str, str], None],
     say: Callable[[str], None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve until SIGINT, SIGTERM or, with `watch_stdin`, the end of stdin: see `Ending`.
 
-    `make_worker` makes each of the workers in `plans` (None: one that does all), and makes it again when it is
-    lost. `on_ready` is given the URL and what they compute on; what else a person may want to know is said, and
-    warned of where it went wrong. `end_sessions`: with "start" those that an earlier server left, with "missing" those
-    of them that need a base model which is not offered (else the start is refused), with "eof" all at the end of
-    stdin, and none before because it is silent. `base_models` are as `parse_served` takes them. `port` 0 takes a free
-    one. `read_state_dirs` are of other servers, whose checkpoints this one may load, as it may the adapters in
-    `peft_folders`; for `registry` and `runs` see `Service`. `database` is the URL of another than the one in the state
-    folder, which servers with `sharing` share: one that another has taken for dead ends its process at once. Who
-    connects before the engine is ready waits for it. Call it in the main thread.
+    `address`: a host and a port, 0 for a free one. `make_worker` makes each of the workers in `plans` (None: one that
+    does all), and makes it again when it is lost. `on_ready` is given the URL and what they compute on; what else a
+    person may want to know is said, and warned of where it went wrong. `database` is the URL of another than the one in
+    the state folder, which servers with `sharing` share: one that another has taken for dead ends its process at once.
+    Who connects before the engine is ready waits for it. Call it in the main thread.
 
     Raises:
         InputError: the address, the keys, a state folder, the database, the device, the precision or a base model
@@ -89,42 +71,28 @@ def run_server(
     stdin = _Stdin()
     if watch_stdin:
         threading.Thread(target=stdin.read, name="stdin", daemon=True).start()
-    # Begun at once; what cannot be used is told while it goes on.
+    # Begun at once; what cannot be used is reported while it goes on.
     libraries = loading()
-    KeyRing(api_keys)
-    sources = parse_served(base_models)
-    with bind(host, port) as listener, lock_state_dir(state_dir):
+    check_keys(options.api_keys)
+    state_dir = options.state_dir
+    with bind(*address) as listener, lock_state_dir(state_dir):
         _wait_for_either(libraries, stdin.ended)
         if stdin.ended.done():
             return
         libraries.result()
         from cookhouse.server.pool.plans import FOLDER, WorkerPlan, worker_options
         from cookhouse.server.service import Service
-        from cookhouse.server.settings import Settings
         from cookhouse.server.storage.store.store import Store
 
         _raise_descriptor_limit()
-        settings = settings or Settings()
-        if max_snapshot_file_bytes is not None:
-            settings = replace(settings, max_snapshot_file_bytes=max_snapshot_file_bytes)
         shutil.rmtree(state_dir / FOLDER, ignore_errors=True)
         store = None if database is None else Store(database, is_shared=sharing is not None)
         service = Service(
-            api_keys=api_keys,
-            state_dir=state_dir,
-            settings=settings,
-            make_worker=lambda plan: make_worker(worker_options(settings, state_dir, plan)),
+            options,
+            lambda plan: make_worker(worker_options(options.settings, state_dir, plan)),
             plans=plans or [WorkerPlan()],
-            sources=sources or None,
-            read_state_dirs=read_state_dirs,
-            peft_folders=peft_folders,
-            registry=registry,
-            runs=runs,
             store=store,
             leases=None if sharing is None or store is None else leases_of(sharing, store),
-            ends_left_sessions="start" in end_sessions,
-            ends_missing_sessions="missing" in end_sessions,
-            ends_silent_sessions="eof" not in end_sessions,
             say=say,
             warn=warn,
         )
@@ -134,8 +102,8 @@ def run_server(
             listener,
             stdin,
             say=say,
-            ends_sessions="eof" in end_sessions,
-            on_ready=partial(on_ready, _url(host, listener)),
+            ends_sessions="eof" in options.end_sessions,
+            on_ready=partial(on_ready, _url(address[0], listener)),
         )
         try:
             asyncio.run(_serve(service, stdin, answer))
@@ -189,7 +157,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 async def _serve(service: "Service", stdin: "_Stdin", answer: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-    """Open the service, and `answer`, which is told what the engine computes on."""
+    """Open the service, and `answer`, which is given what the engine computes on."""
     opening = asyncio.ensure_future(service.open())
     try:
         await asyncio.wait((opening, asyncio.wrap_future(stdin.ended)), return_when=asyncio.FIRST_COMPLETED)
@@ -329,7 +297,7 @@ class Ending:
     async def _end_sessions(self) -> None:
         try:
             async with asyncio.timeout(_SESSIONS_SECONDS):
-                await self._service.session_life.end_all("interrupted")
+                await self._service.lifecycle.end_all("interrupted")
         except Exception:
             _log.exception("the sessions of a client that is gone have not been ended")
         finally:

@@ -1,4 +1,4 @@
-"""What a server answers instead of a result, and the one table that says how.
+"""Refusals: errors that a server answers with instead of a result, and the one table that says how.
 
 An accepted request that fails is not an HTTP error: its future carries a message and who is to blame.
 
@@ -9,7 +9,7 @@ An accepted request that fails is not an HTTP error: its future carries a messag
     NotFoundError                           404       raises at once
     GoneError                               410       raises; a sample is submitted again, a heartbeat stops
     TooLargeError                           413       raises at once
-    WrongHostError                          421       (a page of a browser's: tells why)
+    WrongHostError                          421       (a page of a browser's: says why)
     BusyError                               429       waits and sends again
     any other InputError                    400       raises at once
     StorageBusyError, LeaseLostError        503       retries for minutes
@@ -106,7 +106,7 @@ def blame_of(error: BaseException) -> Blame:
 
 
 def message_of(error: BaseException) -> str:
-    """What to tell the client: our own exceptions speak for themselves, others are named. No path of the server's."""
+    """The client's message: our own exceptions speak for themselves, others are named. No path of the server's."""
     if isinstance(error, DamagedError):
         return "weights are damaged on the service's side; its log has the details"
     if isinstance(error, InputError | ServiceError):

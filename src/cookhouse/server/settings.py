@@ -1,10 +1,15 @@
-"""What an operator may change about a server, with the values it is tested at."""
+"""Settings of a server, with the values it is tested at, and the options that a service is opened with."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from cookhouse.registry import ModelRegistry
+
 EndSessions = Literal["start", "missing", "eof"]
-"""Which sessions a server ends: at its start all, or those without a base model; with stdin all."""
+"""Sessions to end: those that an earlier server left; those of them that need a base model which is not offered; or all
+at the end of stdin, and none before because it is silent: clients are known to live as long as the server does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +101,33 @@ class Settings:
     waits for them. Until then their requests run, in order, since what a client has been promised cannot be taken back
     in parts; what is with the engine then is finished first."""
     drain_seconds: float = 30.0
-    """A server that is told to end answers for so long, at most, what it has accepted."""
+    """A server that is to end answers for so long, at most, what it has accepted."""
     sweep_seconds: float = 10.0
     """How often expired sessions, checkpoints and results are looked for."""
     fwdbwd_max_chunk_len: int = 1024
-    """Datums per request, as told to the SDK."""
+    """Datums per request, as the SDK reads it."""
     fwdbwd_max_chunk_bytes: int = 5_000_000
-    """Payload bytes per request, as told to the SDK."""
+    """Payload bytes per request, as the SDK reads it."""
     compress_remote_bodies: bool = True
     """Ask clients on other hosts to compress training requests; on loopback that costs more than it saves."""
     use_retrieve_futures: bool = False
     """Ask clients to poll once per sampler instead of once per sample."""
     max_samples_per_request: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    api_keys: Sequence[str]
+    state_dir: Path
+    settings: Settings = Settings()
+    sources: Mapping[str, str] | None = None
+    """As `OfferedModels.fill` takes them."""
+    read_state_dirs: Sequence[Path] = ()
+    """Of other servers, whose checkpoints this one may load."""
+    peft_folders: Sequence[Path] = ()
+    """Of adapters that it may load."""
+    registry: ModelRegistry | None = None
+    """Models that answers can be asked of by name."""
+    runs: Mapping[str, str] | None = None
+    """The same: `tinker://` paths by name."""
+    end_sessions: Collection[EndSessions] = ()

@@ -66,7 +66,7 @@ def test_a_stream_that_nobody_reads_any_more(stepped: tuple[Host, _SteppedEngine
     wait_until(lambda: not engine.has_samples())
     assert engine.num_steps <= 3, "it was dropped though no further step was taken"
     assert [name for name, _ in engine.calls] == ["cancel_sample"]
-    wait_until(lambda: not host.service.answers._live)
+    wait_until(lambda: not host.service.requests.answers._live)
 
 
 @pytest.mark.parametrize("route", ["completions", "chat/completions"])
@@ -105,7 +105,7 @@ def test_what_it_held_is_free(tmp_path: Any) -> None:
         assert not sampler._scheduler.running
         assert not sampler._scheduler.waiting
         assert sampler.num_free_blocks == sampler._scheduler.blocks.num_blocks
-        wait_until(lambda: not host.service.samples._numbers[host.service.keys.owner_of(KEY)])
+        wait_until(lambda: not host.service.sequencer.samples._numbers[host.service.keys.owner_of(KEY)])
 
 
 def test_a_server_that_stops_ends_its_streams(tmp_path: Any) -> None:

@@ -120,4 +120,4 @@ def test_nothing_is_answered_by_a_fault_or_not_at_all(host: Host, count: int) ->
     assert sum(statuses.values()) == count
     assert statuses[200] > count / 10, "most were refused at once, and tested nothing behind that"
     assert statuses[400] > count / 10
-    assert not host.service.answers._live
+    assert not host.service.requests.answers._live

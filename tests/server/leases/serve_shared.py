@@ -20,7 +20,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.__main__ import exit_with
 from cookhouse.server.leases.sharing import Sharing
 from cookhouse.server.main import run_server
-from cookhouse.server.settings import Settings
+from cookhouse.server.settings import ServiceOptions, Settings
 
 _SLOW_SECONDS = 0.05
 
@@ -40,15 +40,15 @@ if __name__ == "__main__":
     state_dir, shared, database, port = sys.argv[1:5]
     urls = [word.partition("=")[2] for word in sys.argv[5:] if word.startswith("--checkpoints=")]
     run_server(
-        host="127.0.0.1",
-        port=int(port),
-        api_keys=[KEY, OTHER_KEY],
-        state_dir=Path(state_dir),
+        ServiceOptions(
+            api_keys=[KEY, OTHER_KEY],
+            state_dir=Path(state_dir),
+            settings=Settings(state_seconds=0.5, sweep_seconds=2.0, checkpoints=next(iter(urls), None)),
+        ),
+        address=("127.0.0.1", int(port)),
         database=database,
         sharing=Sharing(folder=Path(shared), url=f"http://127.0.0.1:{port}"),
-        base_models=[],
         make_worker=partial(InThread, SlowEngine if "--slow" in sys.argv else FakeEngine),
-        settings=Settings(state_seconds=0.5, sweep_seconds=2.0, checkpoints=next(iter(urls), None)),
         on_ready=lambda url, _: say(url),
         say=say,
     )

@@ -23,7 +23,7 @@ def test_a_poll_ends_without_a_result_once_the_lease_is_gone(shared: Shared, mon
     with shared.server(make_engine=lambda: engine) as server:
         accepted = server.forward_backward(server.model(server.session()), 1).json()["request_id"]
         waiting = in_thread(server, "/retrieve_future", request_id=accepted)
-        future = server.host.service.futures.peek(accepted)
+        future = server.host.service.sequencer.futures.peek(accepted)
         assert future is not None
         wait_until(lambda: future.done._waiters)
         with monkeypatch.context() as lost:
@@ -54,7 +54,7 @@ def test_a_failure_that_is_not_written_down_is_not_told(shared: Shared, monkeypa
             yield
 
         with monkeypatch.context() as cut:
-            cut.setattr(server.host.service.store.database, "transaction", away)
+            cut.setattr(server.host.service.storage.store.database, "transaction", away)
             engine.free.set()
             assert server.result(accepted).status_code == 408
         assert "no such thing" in server.result(accepted).json()["error"]

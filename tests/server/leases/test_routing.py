@@ -24,7 +24,7 @@ from tinker.proto import tinker_public_pb2 as pb
 from cookhouse.server.leases import heartbeats, takeover
 from cookhouse.server.leases.heartbeats import Heartbeats, Keeper
 from cookhouse.server.leases.members import Holder, Member, Members
-from cookhouse.server.recovery.restoring import Restoring
+from cookhouse.server.recovery.restoration import Restoration
 from cookhouse.server.refusals import LeaseLostError
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
@@ -123,7 +123,7 @@ def test_what_goes_on_is_not_decoded(two: Two, monkeypatch: pytest.MonkeyPatch) 
     for body, encoding in ((packed, headers), (message.SerializeToString(), {})):
         assert other.http.post("/forward_backward", content=body, headers=encoding).status_code == 200
     assert decoded
-    assert {id(one) for one in decoded} == {id(mine.host.service.training)}
+    assert {id(one) for one in decoded} == {id(mine.host.service.requests.training)}
 
 
 def test_a_session_of_before_is_found_by_its_requests(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_what_a_silent_server_accepted_is_done_by_the_other(shared: Shared) -> N
         assert first.http.get(f"{first.host.url}/readyz").status_code == 503
         engine.free.set()
         with pytest.raises(LeaseLostError):
-            first.host.service.store.set_session_project(session_id, "p")
+            first.host.service.storage.store.set_session_project(session_id, "p")
         assert shared.num_lost == 1
 
 
@@ -221,23 +221,23 @@ def test_a_session_that_comes_back_in_part_is_tried_again(shared: Shared, monkey
         first.host.on_loop(first.host.service.hand_over)
         engine.free.set()
     monkeypatch.setattr(takeover, "_FAILED_SECONDS", 0.1)
-    restore_model = Restoring._restore_model
+    restore_model = Restoration._restore_model
     outcomes: list[bool] = []
 
-    def fail_twice(restoring: Restoring, *arguments: Any) -> None:
-        restore_model(restoring, *arguments)
+    def fail_twice(restoration: Restoration, *arguments: Any) -> None:
+        restore_model(restoration, *arguments)
         outcomes.append(len(outcomes) >= 2)
         if not outcomes[-1]:
             raise RuntimeError("half of it is there")
 
-    monkeypatch.setattr(Restoring, "_restore_model", fail_twice)
+    monkeypatch.setattr(Restoration, "_restore_model", fail_twice)
     with shared.server() as second:
         assert second.http.post("/get_info", json={"model_id": model_id}).json()["model_id"] == model_id
         assert outcomes == [False, False, True]
         assert second.result(accepted).status_code == 200
         assert second.grad_norm(model_id, 2) > 0
-        assert len(second.host.service.futures) == 3
-        assert second.host.service.held.by_owner == {}
+        assert len(second.host.service.sequencer.futures) == 3
+        assert second.host.service.sequencer.held.by_owner == {}
 
 
 def test_what_is_listed_is_the_same_from_each(two: Two) -> None:

@@ -167,7 +167,7 @@ def test_what_a_tenant_used_goes_by_no_loss_and_no_drain(tmp_path: Path) -> None
         def used(trainer: tinker.TrainingClient) -> int:
             session_id = trainer.get_info().model_id.partition(":")[0]
             (owner,) = {session.owner for session in server.host.service.sessions}
-            return server.host.service.metering.of_session(session_id, owner).trained_tokens
+            return server.host.service.requests.metering.of_session(session_id, owner).trained_tokens
 
         trainer = new_trainer(client)
         train(trainer, 3)
@@ -176,7 +176,7 @@ def test_what_a_tenant_used_goes_by_no_loss_and_no_drain(tmp_path: Path) -> None
         train(trainer, 3)
         assert used(trainer) == 2 * expected
         place = server.place_of(trainer)
-        server.host.on_loop(lambda: server.host.service.workers.drain(place, 5.0))
+        server.host.on_loop(lambda: server.host.service.requests.workers.drain(place, 5.0))
         train(trainer, 3)
         assert used(trainer) == 3 * expected
 

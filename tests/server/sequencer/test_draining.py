@@ -60,7 +60,7 @@ def test_all_that_was_accepted_is_answered_and_fetched(server: Server, engine: H
     accepted.append(server.post("/save_weights", model_id=model_id, seq_id=21, path="queued")["request_id"])
     drained = drain(server)
     engine.free.set()
-    wait_until(lambda: server.host.service.futures.are_finished)
+    wait_until(lambda: server.host.service.sequencer.futures.are_finished)
     time.sleep(0.2)
     assert not drained.done(), "nobody has the results yet"
     for request_id in accepted:
@@ -155,10 +155,10 @@ def test_a_new_run_does_not_get_the_sessions_of_the_last(tmp_path: Path, ends_le
         session_id = server.session()
         accepted = server.forward_backward(server.model(session_id), 1).json()["request_id"]
     held.free.set()
-    options: dict[str, Any] = {"ends_left_sessions": ends_left, "say": said.append}
+    options: dict[str, Any] = {"end_sessions": ["start"] if ends_left else [], "say": said.append}
     with hosted(tmp_path, lambda: engine, SETTINGS, **options) as host, closing((server := Server(host, engine)).http):
         assert server.result(accepted).status_code == status
-        row = host.service.store.session(session_id, host.service.keys.owner_of(KEY))
+        row = host.service.storage.store.session(session_id, host.service.keys.owner_of(KEY))
         assert row is not None
         assert row.finish_reason == ("interrupted" if ends_left else None)
         if not ends_left:
@@ -173,4 +173,4 @@ def test_nobody_is_waited_for_who_is_gone(server: Server, engine: HeldEngine, mo
     engine.free.set()
     server.forward_backward(server.model(server.session()), 1)
     assert drain(server, 120.0).result(60)
-    assert not server.host.service.futures.are_fetched
+    assert not server.host.service.sequencer.futures.are_fetched

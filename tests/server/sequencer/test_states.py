@@ -15,18 +15,17 @@ from typing import Any
 import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import hosted
+from tests.server.recovery.test_recovery import served
 from tests.server.storage.journal.examples import entry, state
-from tests.server.storage.journal.test_restoring import served
 from tests.server.test_routes import Server
 from tests.server.test_silence import HeldEngine
 from tests.server.unwritable import locked_database
 from tests.waiting import wait_until
 
 from cookhouse.server.refusals import StorageBusyError
-from cookhouse.server.sequencer import states as states_module
-from cookhouse.server.sequencer.history import Coming, History
+from cookhouse.server.sequencer.queues import Coming, History
 from cookhouse.server.settings import Settings
-from cookhouse.server.storage.journal import Change, Entry, JournalReader, Segments
+from cookhouse.server.storage.journal import Change, Entry, JournalReader, SegmentFiles
 
 EVERY_STEP = Settings(
     state_seconds=0.0, state_cost=1e9, state_retry_seconds=3600.0, store_patience_seconds=0.2, sweep_seconds=3600.0
@@ -84,7 +83,7 @@ def train(server: Server, model_id: str, seq_ids: Iterable[int]) -> None:
 
 
 def entries(server: Server, session_id: str) -> Sequence[Entry]:
-    return JournalReader(server.host.service.store, Segments("rows")).entries(session_id)
+    return JournalReader(server.host.service.storage.store, SegmentFiles("rows")).entries(session_id)
 
 
 def states(state_dir: Path) -> list[str]:
@@ -135,13 +134,12 @@ def test_a_samplers_file_that_made_room_is_deleted_once_the_store_can_be_written
             publish = {"model_id": model_id, "seq_id": next(seq_ids), "sampling_session_seq_id": number}
             server.result(server.post("/save_weights_for_sampler", **publish)["request_id"])
             train_until(server, model_id, seq_ids, partial(has_files, number + 1))
-        journal = server.host.service._journal
-        assert journal is not None
-        states = journal.states
-        wait_until(lambda: len(states._files) == 2)
-        states._settings = replace(states._settings, max_snapshot_file_bytes=0)
+        sampler_files = server.host.service.sequencer.sampler_files
+        assert sampler_files is not None
+        wait_until(lambda: len(sampler_files._files) == 2)
+        sampler_files._max_bytes = 0
         with locked_database(tmp_path):
-            dropping = asyncio.run_coroutine_threadsafe(states._drop_files(), server.host.loop)
+            dropping = asyncio.run_coroutine_threadsafe(sampler_files.drop(), server.host.loop)
             time.sleep(2 * EVERY_STEP.store_patience_seconds)
         dropping.result(10)
         assert len(list(files.iterdir())) == 1
@@ -206,7 +204,7 @@ def test_a_state_waits_for_a_store_that_is_locked(tmp_path: Path) -> None:
             assert len(states(tmp_path)) == 1
             assert len(entries(server, session_id)) == 3
         wait_until(lambda: not entries(server, session_id))
-        (kept,) = JournalReader(server.host.service.store, Segments("rows")).states(session_id)
+        (kept,) = JournalReader(server.host.service.storage.store, SegmentFiles("rows")).states(session_id)
         assert states(tmp_path) == [kept.state_id]
 
 
@@ -217,8 +215,9 @@ def test_a_state_that_may_be_committed_keeps_its_files(
     lost.
     """
     with serving(tmp_path, FullEngine(), EVERY_STEP) as server:
-        commit = server.host.service.commit
-        assert commit is not None
+        journal = server.host.service.storage.journal
+        assert journal is not None
+        commit = journal.commit
         keep = commit.keep
 
         async def keep_and_be_cut(*changes: Change) -> None:
@@ -228,7 +227,7 @@ def test_a_state_that_may_be_committed_keeps_its_files(
         monkeypatch.setattr(commit, "keep", keep_and_be_cut)
         session_id = server.session()
         model_id = server.model(session_id)
-        reader = JournalReader(server.host.service.store, Segments("rows"))
+        reader = JournalReader(server.host.service.storage.store, SegmentFiles("rows"))
         train(server, model_id, [1, 2])
         wait_until(lambda: reader.states(session_id))
         wait_until(lambda: "states of models cannot be saved" in caplog.text)
@@ -241,7 +240,7 @@ def test_an_answer_that_was_fetched_goes_from_the_journal(tmp_path: Path, monkey
     """Would catch a database that grows with every request of the last minutes."""
 
     def answers(server: Server) -> list[str]:
-        reader = JournalReader(server.host.service.store, Segments("rows"))
+        reader = JournalReader(server.host.service.storage.store, SegmentFiles("rows"))
         return [answer.request_id for answer in reader.answers(session_id)]
 
     with serving(tmp_path, FullEngine(), EVERY_STEP) as server:
@@ -254,7 +253,7 @@ def test_an_answer_that_was_fetched_goes_from_the_journal(tmp_path: Path, monkey
         train_until(server, model_id, itertools.count(101), lambda: waiting in answers(server))
         server.host.on_loop(server.host.service.sweeper.sweep)
         assert fetched in answers(server)  # it may be asked for again
-        monkeypatch.setattr(states_module, "_FETCH_AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr("cookhouse.server.sequencer.futures._FETCH_AGAIN_SECONDS", 0.0)
         server.host.on_loop(server.host.service.sweeper.sweep)
         wait_until(lambda: answers(server) == [waiting])
         assert server.result(fetched).content == first.content

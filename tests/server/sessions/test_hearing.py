@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cookhouse.server.sessions import hearing
-from cookhouse.server.sessions.sessions import Sessions
+from cookhouse.server.sessions.sessions import Hearing, Sessions
 
 
 class Clock:
@@ -19,8 +18,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("hearing", "sessions"):
-        monkeypatch.setattr(f"cookhouse.server.sessions.{module}.time", clock)
+    monkeypatch.setattr("cookhouse.server.sessions.sessions.time", clock)
     return clock
 
 
@@ -59,7 +57,7 @@ def test_a_look_that_comes_late_starts_the_clocks_anew(
 
 def test_a_body_that_does_not_move_counts_no_longer(clock: Clock) -> None:
     """Would catch a session that lives for ever by half a body whose sender lost its power."""
-    heard = hearing.Hearing()
+    heard = Hearing()
     with heard.receiving("owner") as on_part:
         clock.now += 200
         assert heard.silent_seconds("any", "owner", heard_at=0.0) == 200
@@ -72,7 +70,7 @@ def test_a_body_that_does_not_move_counts_no_longer(clock: Clock) -> None:
 
 def test_polls_are_counted(clock: Clock) -> None:
     """Would catch the end of one of two polls that is taken for that of both."""
-    heard = hearing.Hearing()
+    heard = Hearing()
     with heard.polling("one"):
         with heard.polling("one"):
             pass

@@ -1,1 +1,1 @@
-"""What is let in: keys and the tenants they stand for, signed links, bounded bodies."""
+"""Access: keys and the tenants they stand for, signed links, bounded bodies, limits of connections."""

@@ -17,14 +17,7 @@ class KeyRing:
 
     def __init__(self, api_keys: Sequence[str], salt: bytes = b"") -> None:
         """`salt`: what tenants are called by is mixed with it, so that nobody tries keys by that."""
-        if not api_keys:
-            raise InputError("a server needs at least one API key; give one that starts with 'tml-'")
-        for key in api_keys:
-            if not key.startswith(KEY_PREFIX) or key == KEY_PREFIX:
-                raise InputError(
-                    f"an API key that starts with {key[:4]!r} cannot be used; a key starts with {KEY_PREFIX!r}, since "
-                    "the SDK sends no other"
-                )
+        check_keys(api_keys)
         self._salt = salt
         self._digests = [_digest(key) for key in api_keys]
 
@@ -61,6 +54,18 @@ class KeyRing:
         if not matches:
             raise UnauthorizedError("the API key is not one of this server's; check TINKER_API_KEY and TINKER_BASE_URL")
         return matches[0][:_OWNER_CHARACTERS]
+
+
+def check_keys(api_keys: Sequence[str]) -> None:
+    """Raises InputError: there is no key, or one that cannot be used."""
+    if not api_keys:
+        raise InputError("a server needs at least one API key; give one that starts with 'tml-'")
+    for key in api_keys:
+        if not key.startswith(KEY_PREFIX) or key == KEY_PREFIX:
+            raise InputError(
+                f"an API key that starts with {key[:4]!r} cannot be used; a key starts with {KEY_PREFIX!r}, since "
+                "the SDK sends no other"
+            )
 
 
 def _digest(key: str) -> str:

@@ -21,13 +21,10 @@ class Body:
     """A body as it was sent."""
 
     data: bytearray
-    is_compressed: bool
+    encoding: str
+    """`zstd`, or none."""
     num_bytes: int
     """Once it is decompressed."""
-
-    @property
-    def encoding(self) -> str:
-        return "zstd" if self.is_compressed else ""
 
     def read(self, count: Count | None = None) -> bytearray:
         """The body itself. Takes time where it is compressed, or counted.
@@ -35,7 +32,7 @@ class Body:
         Raises:
             InputError: it is not what its headers say.
         """
-        if self.is_compressed:
+        if self.encoding:
             return _decompressed(self.data, self.num_bytes, count)
         if count is not None:
             for at in range(0, len(self.data), _CHUNK_BYTES):
@@ -44,7 +41,7 @@ class Body:
 
     def beginning(self, num_bytes: int) -> bytes:
         """The first bytes of the body itself. Raises as `read`."""
-        if not self.is_compressed:
+        if not self.encoding:
             return bytes(self.data[:num_bytes])
         try:
             with _reader(self.data) as reader:
@@ -61,8 +58,8 @@ async def read_body(
     max_decoded_bytes: int,
     on_part: Callable[[], None] = lambda: None,
 ) -> Body:
-    """The body of a request; `take` is told of the bytes that it is going to hold, and may refuse them, and `on_part`
-    of each part that has come.
+    """The body of a request; `take` is called with the bytes that it is going to hold, and may refuse them, and
+    `on_part` for each part that has come.
 
     Raises:
         TooLargeError: it is over a limit; found from its declared length where there is one, else while it arrives.
@@ -84,7 +81,7 @@ async def read_body(
             take(len(data) - num_taken)
             num_taken = len(data)
     body = body_of(data, request.headers.get("content-encoding", ""), max_decoded_bytes)
-    if body.is_compressed:
+    if body.encoding:
         take(body.num_bytes)
     return body
 
@@ -97,7 +94,7 @@ def body_of(data: bytearray, encoding: str, max_bytes: int) -> Body:
         InputError: it is not in that encoding.
     """
     if encoding in ("", "identity"):
-        return Body(data, is_compressed=False, num_bytes=len(data))
+        return Body(data, encoding="", num_bytes=len(data))
     if encoding != "zstd":
         raise InputError(f"content encoding {encoding!r} is not supported; send zstd or none")
     try:
@@ -110,7 +107,7 @@ def body_of(data: bytearray, encoding: str, max_bytes: int) -> Body:
         raise TooLargeError(
             f"the request has {num_bytes} bytes once decompressed, at most {max_bytes} are accepted; send less at once"
         )
-    return Body(data, is_compressed=True, num_bytes=num_bytes)
+    return Body(data, encoding="zstd", num_bytes=num_bytes)
 
 
 def _decompressed(data: bytearray, num_bytes: int, count: Count | None) -> bytearray:

@@ -1,4 +1,4 @@
-"""How many connections there may be, and who has to go when there are too many: never one that has sent a key.
+"""Limits of connections, and the choice of those that have to go: never one that has sent a key.
 
 accepted ──► no key yet: so many in all, and of one address; the oldest goes first, one without a request in progress
 │          a head that is not there after some seconds: closed
@@ -86,7 +86,7 @@ class Connections:
         """Of these, by address."""
         self._num_open = 0
         self._closed: Counter[str] = Counter()
-        """By why, since it was last told."""
+        """By why, since it was last logged."""
         self._told_at = float("-inf")
 
     async def has_room(self, host: str) -> bool:
@@ -152,8 +152,8 @@ class Connections:
         now = time.monotonic()
         if now - self._told_at < _LOG_SECONDS:
             return
-        told = "; ".join(f"{number} {what}" for what, number in self._closed.items())
-        _log.warning("connections that have sent no key: %s", told)
+        closed = "; ".join(f"{number} {what}" for what, number in self._closed.items())
+        _log.warning("connections that have sent no key: %s", closed)
         self._closed.clear()
         self._told_at = now
 

@@ -1,4 +1,4 @@
-"""How long requests take until their answers begin, by route."""
+"""Latencies of requests until their answers begin, by route."""
 
 import time
 from collections import deque

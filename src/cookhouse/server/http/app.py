@@ -12,11 +12,10 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
-from cookhouse.server.access.framing import OneLength
-from cookhouse.server.access.hosts import HostGuard
+from cookhouse.server.access.guards import HostGuard, OneLength
 from cookhouse.server.access.latencies import Latencies, Timed, endpoint_names
 from cookhouse.server.http.page import page_routes
-from cookhouse.server.http.routes import HOT_ROUTES, ROUTERS, plain
+from cookhouse.server.http.routes import HOT_ROUTES, PLAIN_ROUTER, ROUTERS
 from cookhouse.server.http.routes.exchange import elsewhere, forget
 from cookhouse.server.http.routes.openai import create_endpoint
 from cookhouse.server.http.routes.openai.routes import router as openai_router
@@ -24,7 +23,7 @@ from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.sequencer.draining import Gate
 from cookhouse.server.service import Service
-from cookhouse.server.status import Metrics, Status, WorkerWatches
+from cookhouse.server.status import Metrics, ServerStatus, WorkerWatches
 
 _log = logging.getLogger(__name__)
 _MAX_NAMED_PROBLEMS = 3
@@ -50,7 +49,7 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     app.state.service = service
     latencies = Latencies()
     watches = WorkerWatches(service.pool)
-    app.state.status = Status(service, latencies, watches)
+    app.state.status = ServerStatus(service, latencies, watches)
     app.state.metrics = Metrics(service, watches)
     app.add_middleware(Gate, draining=service.draining)
     app.add_middleware(OneLength)
@@ -65,7 +64,7 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router, prefix=_PREFIX)
     app.mount("/v1", create_endpoint(service))
-    app.include_router(plain.router)
+    app.include_router(PLAIN_ROUTER)
     app.router.routes.extend(page)
     app.add_exception_handler(ClientDisconnect, forget)
     app.add_exception_handler(ElsewhereError, elsewhere)
@@ -82,7 +81,7 @@ def _endpoint_names() -> dict[Hashable, str]:
     names = endpoint_names(_PREFIX, HOT_ROUTES) | endpoint_names("/v1", openai_router.routes)
     for router in ROUTERS:
         names |= endpoint_names(_PREFIX, router.routes)
-    return names | endpoint_names("", plain.router.routes)
+    return names | endpoint_names("", PLAIN_ROUTER.routes)
 
 
 async def _refuse(request: Request, error: Exception) -> JSONResponse:

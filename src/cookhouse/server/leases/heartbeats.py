@@ -99,7 +99,7 @@ def _members(connection: sa.Connection) -> Sequence[Member]:
 
 
 def _taking(session_ids: Sequence[str], dead: set[str], me: str) -> sa.Executable:
-    """Takes sessions that nobody has claimed since they were found free, and tells of these and of what is held."""
+    """Takes sessions that nobody has claimed since they were found free, and reports these and what is held."""
     names = sa.literal(session_ids, sa.ARRAY(sa.String))
     is_free = SessionRecord.server_id.is_(None) | SessionRecord.server_id.in_([*dead, me])
     wanted = sa.update(SessionRecord).where(
@@ -191,7 +191,7 @@ class Keeper:
         """As of the last beat."""
         self._num_claims = 0
         self.num_told = 0
-        """Claims of which who is told has taken note; counted by it."""
+        """Claims that its listener has taken note of; counted by it."""
         self.is_leaving = False
 
     @property

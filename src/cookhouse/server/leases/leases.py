@@ -1,4 +1,4 @@
-"""Sessions that this server answers for, and who answers for the others. Lives on the event loop.
+"""Leases of sessions: those that this server answers for, and the holders of the others. Lives on the event loop.
 
 join ──► begin_claiming ──► claimed ──► coming: requests wait ── restored ──► in `Sessions`: answered here
 anyone else's ──► `find`: whose, as of a moment ago

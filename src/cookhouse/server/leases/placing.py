@@ -1,4 +1,4 @@
-"""The server that answers a request: this one, or that which holds its session. Lives on the event loop.
+"""Placement of requests: answered here, or by the server that holds their session. Lives on the event loop.
 
 ours ──► here               coming ──► waits ──► here
 another's ──► sent on       nobody's, or of one that leaves ──► waits until it is somebody's

@@ -33,7 +33,7 @@ class Takeover:
         on_tried: Callable[[], None],
         is_over: Callable[[], bool],
     ) -> None:
-        """`on_back` is told of each session that comes no more, `on_tried` when all have been tried that have come.
+        """`on_back` is called with each session that comes no more, `on_tried` when all have been tried that have come.
         `is_over`: whether this server holds sessions no more.
         """
         self._take_over = take_over
@@ -96,7 +96,7 @@ class Takeover:
         return True
 
     async def _try_again(self, session_id: str) -> None:
-        """Until it is back; its traceback has been told of."""
+        """Until it is back; its traceback has been logged."""
         pause = _FAILED_SECONDS
         while True:
             await asyncio.sleep(pause)

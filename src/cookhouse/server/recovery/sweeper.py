@@ -1,4 +1,4 @@
-"""What is done every few seconds: ends silent sessions, deletes what has expired, writes what is due."""
+"""Sweeps, every few seconds: silent sessions end, what has expired is deleted, and what is due is written."""
 
 import asyncio
 import logging
@@ -7,18 +7,12 @@ import time
 from collections.abc import Collection, Mapping
 
 from cookhouse.server.pool.pool import Pool
-from cookhouse.server.recovery.journaling import Journaling
-from cookhouse.server.recovery.session_life import SessionLife
-from cookhouse.server.refusals import GoneError, StorageError
-from cookhouse.server.requests.metering import Metering
-from cookhouse.server.requests.sampling import SamplingRequests
-from cookhouse.server.sequencer.futures import Futures
-from cookhouse.server.sequencer.intake import Intake
-from cookhouse.server.sequencer.sequencer import Sequencer
-from cookhouse.server.sessions.sessions import Session, Sessions
+from cookhouse.server.recovery.lifecycle import SessionLifecycle
+from cookhouse.server.refusals import StorageError
+from cookhouse.server.requests.wiring import Requests
+from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import Settings
-from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.storage.store.store import Store
+from cookhouse.server.storage.storage import Storage
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -31,33 +25,21 @@ class Sweeper:
         self,
         *,
         pool: Pool,
-        checkpoints: Checkpoints,
-        futures: Futures,
-        intake: Intake,
-        journal: Journaling | None,
-        metering: Metering,
-        sampling: SamplingRequests,
-        sequencer: Sequencer,
-        session_life: SessionLife,
+        lifecycle: SessionLifecycle,
+        requests: Requests,
         sessions: Sessions,
         settings: Settings,
-        store: Store,
+        storage: Storage,
         ends_silent: bool = True,
     ) -> None:
         """`ends_silent` False: clients are known to live as long as this server does, however silent they are."""
         self._pool = pool
-        self._checkpoints = checkpoints
-        self._futures = futures
-        self._intake = intake
-        self._journal = journal
-        self._metering = metering
-        self._sampling = sampling
-        self._sequencer = sequencer
         self._ends_silent = ends_silent
-        self._session_life = session_life
+        self._lifecycle = lifecycle
+        self._requests = requests
         self._sessions = sessions
         self._settings = settings
-        self._store = store
+        self._storage = storage
         self._writing = threading.Lock()  # held while a thread sweeps the store
         self._is_stopped = False
 
@@ -82,39 +64,13 @@ class Sweeper:
         """End silent sessions, delete expired checkpoints, write and forget what is due."""
         self._sessions.hearing.look(_LOOK_SECONDS)
         if self._ends_silent:
-            await self._end_silent()
+            await self._lifecycle.end_silent()
         if time.monotonic() - self._sessions.hearing.awake_since > self._settings.result_seconds:
-            self._futures.sweep()
-        if self._journal is not None:
-            self._journal.states.sweep()
-        self._sampling.sweep()
-        times = self._intake.taken_times()
+            self._requests.futures.sweep()
+        self._requests.futures.forget_stored()
+        self._requests.sampling.sweep()
+        times = self._requests.intake.taken_times()
         await asyncio.to_thread(self._sweep_store, times, self._pool.weights.urls())
-
-    async def _end_silent(self) -> None:
-        for session in self._sessions:
-            silent_seconds = self._sessions.silent_seconds(session)
-            if self._is_over(session, silent_seconds):
-                _log.warning("session %s has not been heard of; freeing its models", session.session_id)
-                why = f": its client was not heard of for {silent_seconds:.0f} s; go on from its last checkpoint"
-                await self._session_life.end(session, why=why)
-            elif silent_seconds > self._settings.silent_seconds:
-                error = GoneError(f"session {session.session_id} was silent for {silent_seconds:.0f} s; sample again")
-                self._session_life.drop_samples(session, error)
-
-    def _is_over(self, session: Session, silent_seconds: float) -> bool:
-        """Whether a session has been silent for too long. What is with the engine then counts as heard of until it is
-        done, and its queue does not: a dead client's would run on to its end.
-        """
-        if silent_seconds <= self._settings.session_seconds:
-            session.outlasting = None
-            return False
-        running = frozenset[object]().union(*map(self._sequencer.running, session.models.values()))
-        session.outlasting = running if session.outlasting is None else session.outlasting & running
-        now = time.monotonic()
-        if session.outlasting:
-            session.worked_at = now
-        return now - session.worked_at > self._settings.session_seconds
 
     def stop(self, *, timeout_seconds: float) -> bool:
         """Have no thread begin to sweep the store; whether none is in it any more. Blocking."""
@@ -124,9 +80,9 @@ class Sweeper:
     def write_listed(self) -> None:
         """Write what is only listed, if the store can be written now. Blocking."""
         try:
-            self._metering.flush()
-            self._store.flush()
-            self._store.touch_runs(self._intake.taken_times())
+            self._requests.metering.flush()
+            self._storage.store.flush()
+            self._storage.store.touch_runs(self._requests.intake.taken_times())
         except StorageError as error:
             _log.warning("what is only listed was not written: %s", error)
 
@@ -135,12 +91,12 @@ class Sweeper:
             if self._is_stopped:  # the task that wanted it was cancelled, and this thread began late
                 return
             try:
-                self._metering.flush()
-                self._store.flush()
-                self._store.touch_runs(times)
-                self._store.sweep_recordings(
+                self._requests.metering.flush()
+                self._storage.store.flush()
+                self._storage.store.touch_runs(times)
+                self._storage.store.sweep_recordings(
                     max_seconds=self._settings.recording_seconds, max_bytes=self._settings.max_recording_bytes
                 )
             except StorageError as error:
                 _log.warning("what is only listed waits to be written: %s", error)
-            self._checkpoints.sweep(files)
+            self._storage.checkpoints.sweep(files)

@@ -1,1 +1,1 @@
-"""What clients ask for: training, saves and samples of the base models on offer, and traces of it all."""
+"""Requests of clients, by kind: training, saves and samples of the base models on offer, and traces of it all."""

@@ -1,4 +1,4 @@
-"""What tenants have used of this server: counted by the sequencer, kept in the store."""
+"""Usage by tenants and sessions: counted by the sequencer, kept in the store."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a `SamplingClient` asks for: samplers over a base model or a checkpoint, and samples of them.
+"""Sampling requests: samplers over a base model or a checkpoint, and samples of them.
 
 A sample ends at `max_tokens`, at any text or token in `stop`, and at the model's own end tokens, whatever `stop` names;
 only an empty list switches those off. What ends it is its last token, or completes in it.
@@ -17,19 +17,18 @@ from cookhouse.engine.contract import Account, Fetch
 from cookhouse.errors import InputError
 from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import GoneError
-from cookhouse.server.requests.base_models import BaseModels
-from cookhouse.server.requests.commands import check_seq_id
-from cookhouse.server.requests.opening import opened
-from cookhouse.server.requests.recording import Recording, sequence_ids
-from cookhouse.server.sequencer.futures import Future, Futures, Result
-from cookhouse.server.sequencer.samples import Samples
-from cookhouse.server.sessions.sessions import Sampler, Sessions, Snapshot
+from cookhouse.server.requests.checkpoint_files import CheckpointFiles
+from cookhouse.server.requests.offered_models import OfferedModels
+from cookhouse.server.requests.plans import check_seq_id
+from cookhouse.server.requests.recordings import Recordings, sequence_ids
+from cookhouse.server.sequencer.futures import Future, Result
+from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.sessions.sessions import Sampler, SamplerWeights, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.storage.journal import AddSampler, GroupCommit
+from cookhouse.server.storage.journal import AddSampler
+from cookhouse.server.storage.storage import Storage
 from cookhouse.server.storage.store.rows import SamplerRow
-from cookhouse.server.storage.store.store import Store
 from cookhouse.server.wire import decode_sample
 
 _CLONE_SEQ_IDS = 1_000_000_000
@@ -40,28 +39,26 @@ class SamplingRequests:
     def __init__(
         self,
         *,
-        base_models: BaseModels,
-        checkpoints: Checkpoints,
-        commit: GroupCommit | None,
-        futures: Futures,
+        base_models: OfferedModels,
         pool: Pool,
-        recording: Recording,
-        samples: Samples,
+        recordings: Recordings,
+        sequencer: Sequencer,
         sessions: Sessions,
         settings: Settings,
-        store: Store,
+        storage: Storage,
     ) -> None:
         self._base_models = base_models
-        self._checkpoints = checkpoints
-        self._commit = commit
-        self._futures = futures
         self._pool = pool
-        self._recording = recording
-        self._samples = samples
-        self._fetching: set[asyncio.Task[None]] = set()
+        self._checkpoints = storage.checkpoints
+        self._files = CheckpointFiles(storage.checkpoints, storage.journal)
+        self._futures = sequencer.futures
+        self._journal = storage.journal
+        self._recordings = recordings
+        self._samples = sequencer.samples
         self._sessions = sessions
         self._settings = settings
-        self._store = store
+        self._store = storage.store
+        self._fetching: set[asyncio.Task[None]] = set()
 
     async def create_sampler(self, owner: str, request: types.CreateSamplingSessionRequest) -> Sampler:
         """A new sampler, or the one that an earlier copy of the request made. Weights are loaded behind the answer."""
@@ -86,7 +83,10 @@ class SamplingRequests:
             created_at=time.time(),
             seq_id=seq_id,
         )
-        await self._record(row)
+        if self._journal is None:
+            self._store.add_sampler(row)
+        else:
+            await self._journal.commit.commit(AddSampler(row))
         session = self._sessions.session(request.session_id, owner)  # it may have ended meanwhile
         if seq_id not in session.samplers:
             sampler = Sampler(
@@ -101,12 +101,6 @@ class SamplingRequests:
             self._sessions.add_sampler(sampler)
             return sampler
         return session.samplers[seq_id]
-
-    async def _record(self, row: SamplerRow) -> None:
-        if self._commit is None:
-            self._store.add_sampler(row)
-        else:
-            await self._commit.commit(AddSampler(row))
 
     def submit(self, owner: str, request: types.SampleRequest) -> tuple[str, Sequence[str]]:
         """Accept a sampling request; returns its id and the ids of the sequences it will give."""
@@ -140,8 +134,8 @@ class SamplingRequests:
                     self._futures.drop(request_id)
         clone, cursor = request.target.cloned_sampler_id, request.prev_cursor
         longest = self._settings.long_poll_seconds
-        patience = longest if request.timeout is None else max(0.0, min(request.timeout, longest))
-        deadline = time.monotonic() + patience
+        seconds = longest if request.timeout is None else max(0.0, min(request.timeout, longest))
+        deadline = time.monotonic() + seconds
         with self._sessions.polling(sampler.session_id):
             while True:
                 progress = sampler.progress
@@ -182,7 +176,7 @@ class SamplingRequests:
             try:
                 record = None
                 if request.record_stability_info and self._settings.stable_reinforce:
-                    record = partial(self._recording.add, sampler.session_id, sampler.owner, decoded)
+                    record = partial(self._recordings.add, sampler.session_id, sampler.owner, decoded)
                 self._samples.submit(decoded, shape, future, snapshot, record)
             except InputError:
                 self._futures.drop(future.request_id)
@@ -199,7 +193,7 @@ class SamplingRequests:
                 finished.append(future)
         return sorted(finished, key=lambda future: future.finish_index or 0)
 
-    def load_snapshot(self, kept: StoredCheckpoint) -> Snapshot:
+    def load_snapshot(self, kept: StoredCheckpoint) -> SamplerWeights:
         """The weights of a checkpoint, which are loaded behind the answer."""
 
         async def find() -> StoredCheckpoint:
@@ -207,14 +201,14 @@ class SamplingRequests:
 
         return self._load(find(), kept.row.owner, kept.row.base_model)
 
-    def _load_again(self, sampler: Sampler, path: str) -> Snapshot:
+    def _load_again(self, sampler: Sampler, path: str) -> SamplerWeights:
         """The weights of a sampler that was made before a restart."""
         return self._load(
             asyncio.to_thread(self._checkpoints.find_loadable, path, sampler.owner), sampler.owner, sampler.base_model
         )
 
-    def _load(self, finding: Awaitable[StoredCheckpoint], owner: str, base_model: str) -> Snapshot:
-        snapshot = Snapshot(
+    def _load(self, finding: Awaitable[StoredCheckpoint], owner: str, base_model: str) -> SamplerWeights:
+        snapshot = SamplerWeights(
             snapshot_id=uuid.uuid4().hex,
             owner=owner,
             base_model=self._base_models.named(base_model).name,
@@ -225,11 +219,11 @@ class SamplingRequests:
         task.add_done_callback(self._fetching.discard)
         return snapshot
 
-    async def _fetch(self, finding: Awaitable[StoredCheckpoint], snapshot: Snapshot) -> None:
+    async def _fetch(self, finding: Awaitable[StoredCheckpoint], snapshot: SamplerWeights) -> None:
         """Have the engine read weights; each sample of them fails with what is wrong."""
         try:
             kept = await finding
-            async with opened(self._checkpoints, kept) as url:
+            async with self._files.opened(kept) as url:
                 if snapshot.is_freed:  # while its files were looked for
                     return
                 command = Fetch(

@@ -7,7 +7,6 @@ requested, and acknowledged when on disk.
 
 import asyncio
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,18 +16,24 @@ from cookhouse.engine.contract import Form, Publish, Save
 from cookhouse.errors import InputError
 from cookhouse.models.names import plain_name
 from cookhouse.server.refusals import DiskError
-from cookhouse.server.requests.base_models import BaseModels
-from cookhouse.server.requests.commands import check_seq_id, identity_of, plan_of, refusal_of
+from cookhouse.server.requests.offered_models import OfferedModels
+from cookhouse.server.requests.plans import (
+    Drawn,
+    RequestPlan,
+    check_seq_id,
+    identity_of,
+    plan_of,
+    refusal_of,
+    request_id_of,
+)
+from cookhouse.server.sequencer.attempts import Attempt
 from cookhouse.server.sequencer.futures import Result
-from cookhouse.server.sequencer.plans import Drawn, Plan, request_id_of
-from cookhouse.server.sequencer.turn import Turn
-from cookhouse.server.sessions.sessions import Model, Sampler, Sessions, Snapshot
+from cookhouse.server.sessions.sessions import Model, Sampler, SamplerWeights, Sessions
 from cookhouse.server.storage.checkpoints.checkpoint import NewCheckpoint, check_name, unwritten
-from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.storage.checkpoints.encryption import Recipients, parse_recipients
 from cookhouse.server.storage.journal import AddSampler
+from cookhouse.server.storage.storage import Storage
 from cookhouse.server.storage.store.rows import CheckpointKind, CheckpointRow, SamplerRow
-from cookhouse.server.storage.store.store import Store
 
 _FORMS: Mapping[CheckpointKind, Form] = {
     "weights": "state",
@@ -49,19 +54,17 @@ class SaveRequests:
     def __init__(
         self,
         *,
-        base_models: BaseModels,
-        checkpoints: Checkpoints,
+        base_models: OfferedModels,
         sessions: Sessions,
-        store: Store,
-        writer: Executor,
+        storage: Storage,
     ) -> None:
         self._base_models = base_models
-        self._checkpoints = checkpoints
+        self._checkpoints = storage.checkpoints
         self._sessions = sessions
-        self._store = store
-        self._writer = writer
+        self._store = storage.store
+        self._writer = storage.writer
 
-    def save_state(self, owner: str, request: types.SaveWeightsRequest, drawn: Drawn) -> Plan:
+    def save_state(self, owner: str, request: types.SaveWeightsRequest, drawn: Drawn) -> RequestPlan:
         """The writing of weights and optimizer state."""
         model = self._sessions.model(request.model_id, owner)
         new = _new_checkpoint(
@@ -74,7 +77,7 @@ class SaveRequests:
         )
         return self._save(model, request.seq_id, new, drawn)
 
-    def save_for_sampler(self, owner: str, request: types.SaveWeightsForSamplerRequest, drawn: Drawn) -> Plan:
+    def save_for_sampler(self, owner: str, request: types.SaveWeightsForSamplerRequest, drawn: Drawn) -> RequestPlan:
         """A snapshot: named, to be kept on disk, or unnamed, for one new sampler."""
         model = self._sessions.model(request.model_id, owner)
         if request.kind != "snapshot":
@@ -92,7 +95,7 @@ class SaveRequests:
         )
         return self._save(model, request.seq_id, new, drawn)
 
-    def save_external(self, owner: str, request: types.SaveWeightsExternalRequest, drawn: Drawn) -> Plan:
+    def save_external(self, owner: str, request: types.SaveWeightsExternalRequest, drawn: Drawn) -> RequestPlan:
         """The writing of an adapter for other libraries, to be downloaded; encrypted, where keys are given."""
         model = self._sessions.model(request.model_id, owner)
         keys = request.age_encryption_recipients
@@ -111,7 +114,7 @@ class SaveRequests:
         )
         return self._save(model, request.seq_id, new, drawn)
 
-    def _publish(self, model: Model, seq_id: int | None, sampler_seq_id: int, drawn: Drawn) -> Plan:
+    def _publish(self, model: Model, seq_id: int | None, sampler_seq_id: int, drawn: Drawn) -> RequestPlan:
         check_seq_id("sampling_session_seq_id", sampler_seq_id)
         request_id = request_id_of(model.model_id, seq_id)
         sampler = self._sessions.peek_sampler(model.session_id, sampler_seq_id)
@@ -136,9 +139,9 @@ class SaveRequests:
             lora=asdict(model.lora),
         )
 
-        async def run(turn: Turn) -> Result:
+        async def run(attempt: Attempt) -> Result:
             if not snapshot.has_file:  # else it was published, and this is a replay
-                await turn.send(Publish(**identity_of(model), snapshot_id=snapshot.snapshot_id))
+                await attempt.send(Publish(**identity_of(model), snapshot_id=snapshot.snapshot_id))
             self._store.add_sampler(row)
             return Result.of_json({"type": "save_weights_for_sampler", "sampling_session_id": sampler.sampler_id})
 
@@ -150,7 +153,7 @@ class SaveRequests:
 
     def _new_sampler(self, model: Model, sampler_seq_id: int, snapshot_id: str, request_id: str) -> Sampler:
         sampler_id = f"{model.session_id}:sample:{sampler_seq_id}"
-        snapshot = Snapshot(
+        snapshot = SamplerWeights(
             snapshot_id=snapshot_id,
             owner=model.owner,
             base_model=self._base_models.named(model.base_model).name,
@@ -168,18 +171,18 @@ class SaveRequests:
             creation=request_id,
         )
 
-    def _save(self, model: Model, seq_id: int | None, new: NewCheckpoint, drawn: Drawn) -> Plan:
+    def _save(self, model: Model, seq_id: int | None, new: NewCheckpoint, drawn: Drawn) -> RequestPlan:
         """Has the engine write a folder, and makes it a checkpoint."""
 
-        async def run(turn: Turn) -> Result:
-            row = await self._write(turn, model, new, drawn["id"])
+        async def run(attempt: Attempt) -> Result:
+            row = await self._write(attempt, model, new, drawn["id"])
             if new.kind == "weights":
                 model.last_checkpoint = row.path
             return Result.of_json({"type": _TYPES[new.kind], "path": row.path})
 
         return plan_of(model, seq_id, run, changes_model=False)
 
-    async def _write(self, turn: Turn, model: Model, new: NewCheckpoint, checkpoint_id: str) -> CheckpointRow:
+    async def _write(self, attempt: Attempt, model: Model, new: NewCheckpoint, checkpoint_id: str) -> CheckpointRow:
         name = check_name(new)
         folder = self._checkpoints.new_folder()
         command = Save(
@@ -191,7 +194,7 @@ class SaveRequests:
         )
         loop = asyncio.get_running_loop()
         try:
-            await turn.send(command)
+            await attempt.send(command)
         except BaseException as error:
             loop.run_in_executor(self._writer, self._checkpoints.abandon, folder)
             if isinstance(error, DiskError):

@@ -1,4 +1,4 @@
-"""When the requests of sessions came and were answered, as traces for Perfetto. Lives on the event loop.
+"""Traces of sessions for Perfetto: when their requests came and were answered. Lives on the event loop.
 
 In memory and bounded: the last sessions of this process, and the last requests of each.
 """

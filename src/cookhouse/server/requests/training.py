@@ -1,14 +1,12 @@
-"""What a `TrainingClient` asks for, but saves.
+"""Training requests, but saves: models are made and loaded, passes and steps are taken.
 
 What is wrong with the data of a request fails its future: a refusal of one chunk of a call would leave the SDK's client
 waiting for ever.
 """
 
 import asyncio
-import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -26,28 +24,31 @@ from cookhouse.engine.contract import (
     Pass,
     Step,
 )
-from cookhouse.errors import CookhouseError, InputError
+from cookhouse.errors import InputError
 from cookhouse.losses.policy_losses import POLICY_LOSSES, STABLE_REINFORCE
 from cookhouse.naming import listed
-from cookhouse.server.refusals import LostError, StorageError
-from cookhouse.server.requests.base_models import BaseModels
-from cookhouse.server.requests.commands import check_seq_id, identity_of, plan_of, refusal_of
-from cookhouse.server.requests.opening import opened
-from cookhouse.server.requests.recording import Recording
+from cookhouse.server.requests.checkpoint_files import CheckpointFiles
+from cookhouse.server.requests.offered_models import OfferedModels
+from cookhouse.server.requests.plans import (
+    Drawn,
+    RequestPlan,
+    check_seq_id,
+    identity_of,
+    plan_of,
+    refusal_of,
+    request_id_of,
+)
+from cookhouse.server.requests.recordings import Recordings
+from cookhouse.server.sequencer.attempts import Attempt
+from cookhouse.server.sequencer.fairness import FairLock
 from cookhouse.server.sequencer.futures import PROTOBUF, Result
-from cookhouse.server.sequencer.plans import Drawn, Plan, request_id_of
-from cookhouse.server.sequencer.rotation import Rotation
-from cookhouse.server.sequencer.turn import Turn
 from cookhouse.server.sessions.sessions import Model, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.storage.journal.folders import JournalFolders
+from cookhouse.server.storage.storage import Storage
 from cookhouse.server.storage.store.rows import CheckpointRow, RunRow
-from cookhouse.server.storage.store.store import Store
 from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
 
-_log = logging.getLogger(__name__)
 _OWN_OBJECTIVE = "own: an objective of this server's, not that of the hosted service, which is not published"
 _OWN_METRIC = "stable_reinforce_is_own:max"
 _NO_STABLE_REINFORCE = (
@@ -59,8 +60,8 @@ _INLINE_BYTES = 64 * 2**10
 _INLINE_BODY_BYTES = 16 * 2**10
 """Of requests, which may be all of small messages."""
 
-Fill = Callable[[Turn, Model], Awaitable[Mapping[str, str]]]
-"""Makes a model in the engine; returns what the client is told, less the model's id."""
+Fill = Callable[[Attempt, Model], Awaitable[Mapping[str, str]]]
+"""Makes a model in the engine; returns the answer, less the model's id."""
 Decoded = tuple[TrainingHead, ForwardBackward | InputError]
 """Whose pass it is, and the pass itself or what is wrong with it."""
 
@@ -71,36 +72,34 @@ class TrainingRequests:
     def __init__(
         self,
         *,
-        base_models: BaseModels,
-        checkpoints: Checkpoints,
-        folders: JournalFolders | None,
-        recording: Recording,
+        base_models: OfferedModels,
+        reading: FairLock,
+        recordings: Recordings,
         sessions: Sessions,
-        reading: Rotation,
         settings: Settings,
-        store: Store,
+        storage: Storage,
     ) -> None:
         self._base_models = base_models
-        self._checkpoints = checkpoints
-        self._folders = folders
-        self._recording = recording
-        self._sessions = sessions
+        self._files = CheckpointFiles(storage.checkpoints, storage.journal)
         self._reading = reading
+        self._recordings = recordings
+        self._sessions = sessions
         self._settings = settings
-        self._store = store
+        self._checkpoints = storage.checkpoints
+        self._store = storage.store
 
     async def needed(self, _owner: str, request: types.CreateModelRequest) -> Mapping[str, Any]:
         """What to draw for a new model: what a server has to offer that makes it again."""
         return {"base_model": request.base_model}
 
-    def create_model(self, owner: str, request: types.CreateModelRequest, drawn: Drawn) -> Plan:
+    def create_model(self, owner: str, request: types.CreateModelRequest, drawn: Drawn) -> RequestPlan:
         """The making of an adapter; a duplicate gets the model of the first one."""
         _check_optimizer(request.optimizer_config)
         info = self._base_models.named(request.base_model)
         lora = decode_lora(request.lora_config, seed=drawn["seed"], max_rank=info.max_lora_rank)
 
-        async def fill(turn: Turn, model: Model) -> Mapping[str, str]:
-            await turn.send(Create(**identity_of(model), base_model=info.name, lora=lora))
+        async def fill(attempt: Attempt, model: Model) -> Mapping[str, str]:
+            await attempt.send(Create(**identity_of(model), base_model=info.name, lora=lora))
             return {"type": "create_model"}
 
         identity = request.session_id, request.model_seq_id
@@ -116,7 +115,7 @@ class TrainingRequests:
         kept = self._checkpoints.find_loadable(path, owner)
         return kept, kept.folder == self._checkpoints.folder_of(kept.row)
 
-    def load_weights(self, owner: str, request: types.LoadWeightsRequest, drawn: Drawn) -> Plan:
+    def load_weights(self, owner: str, request: types.LoadWeightsRequest, drawn: Drawn) -> RequestPlan:
         """The loading of a checkpoint, into a new model or an existing one. `drawn` has what `found` found."""
         _check_optimizer(request.optimizer_config)
         checkpoint = CheckpointRow(**drawn["checkpoint"])
@@ -127,13 +126,13 @@ class TrainingRequests:
                 f"{request.base_model!r}; leave base_model out"
             )
 
-        async def fill(turn: Turn, model: Model) -> Mapping[str, str]:
+        async def fill(attempt: Attempt, model: Model) -> Mapping[str, str]:
             if drawn["folder"] is None:
                 folder = await asyncio.to_thread(self._checkpoints.folder_of, checkpoint)
             else:
                 folder = Path(drawn["folder"])
             kept = StoredCheckpoint(row=checkpoint, folder=folder)
-            await self._load(turn, model, kept, drawn["id"], with_optimizer=request.optimizer)
+            await self._load(attempt, model, kept, drawn["id"], with_optimizer=request.optimizer)
             return {"type": "load_weights", "path": request.path}
 
         if request.session_id is not None and request.model_seq_id is not None:
@@ -141,8 +140,8 @@ class TrainingRequests:
             return self._make(owner, identity, base_model, checkpoint.lora_spec, request.user_metadata, fill, drawn)
         model = self._sessions.model(request.model_id or "", owner)
 
-        async def reload(turn: Turn) -> Result:
-            return Result.of_json({**await fill(turn, model), "model_id": model.model_id})
+        async def reload(attempt: Attempt) -> Result:
+            return Result.of_json({**await fill(attempt, model), "model_id": model.model_id})
 
         return plan_of(model, request.seq_id, reload)
 
@@ -151,7 +150,7 @@ class TrainingRequests:
         max_bytes = self._settings.max_decoded_bytes
         if len(body) <= _INLINE_BODY_BYTES:
             return _decode(body, max_bytes)
-        async with self._reading.turn(owner):
+        async with self._reading.hold(owner):
             return await asyncio.to_thread(_decode, body, max_bytes)
 
     async def refusal(self, owner: str, decoded: Decoded) -> Mapping[str, Any]:
@@ -165,13 +164,13 @@ class TrainingRequests:
             return {}
         model = self._sessions.model(head.model_id, owner)
         try:
-            async with self._reading.turn(owner):
-                await asyncio.to_thread(self._recording.check, model.session_id, owner, head, request)
+            async with self._reading.hold(owner):
+                await asyncio.to_thread(self._recordings.check, model.session_id, owner, head, request)
         except InputError as error:
             return {"refusal": str(error)}
         return {}
 
-    def forward_backward(self, owner: str, decoded: Decoded, drawn: Drawn) -> Plan:
+    def forward_backward(self, owner: str, decoded: Decoded, drawn: Drawn) -> RequestPlan:
         head, request = decoded
         model = self._sessions.model(head.model_id, owner)
         if "refusal" in drawn:
@@ -181,15 +180,15 @@ class TrainingRequests:
         run = partial(_run_pass, model, request)
         return plan_of(model, head.seq_id, run, num_bytes=request.num_bytes, changes_model=not request.forward_only)
 
-    def optim_step(self, owner: str, request: types.OptimStepRequest, _drawn: Drawn) -> Plan:
+    def optim_step(self, owner: str, request: types.OptimStepRequest, _drawn: Drawn) -> RequestPlan:
         model = self._sessions.model(request.model_id, owner)
         try:
             step = decode_adam(request.optim_params)
         except InputError as error:
             return refusal_of(model, request.seq_id, error)
 
-        async def run(turn: Turn) -> Result:
-            metrics = await turn.send(Step(**identity_of(model), adam=step))
+        async def run(attempt: Attempt) -> Result:
+            metrics = await attempt.send(Step(**identity_of(model), adam=step))
             assert isinstance(metrics, Mapping)
             # The SDK's JSON parser takes no NaN or infinity.
             finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
@@ -206,7 +205,7 @@ class TrainingRequests:
         user_metadata: Mapping[str, Any] | None,
         fill: Fill,
         drawn: Drawn,
-    ) -> Plan:
+    ) -> RequestPlan:
         """The making of the model of (session, `model_seq_id`) by `fill`."""
         if self._settings.samplers_only:
             raise InputError(_NO_TRAINING)
@@ -229,8 +228,8 @@ class TrainingRequests:
             model_seq_id=seq_id,
         )
 
-        async def run(turn: Turn) -> Result:
-            content = await fill(turn, model)
+        async def run(attempt: Attempt) -> Result:
+            content = await fill(attempt, model)
             self._store.add_run(row)
             return Result.of_json({**content, "model_id": model_id})
 
@@ -240,14 +239,16 @@ class TrainingRequests:
             model.creation = request_id
             self._sessions.add_model(model)
 
-        return Plan(model=model, request_id=request_id, seq_id=None, run=run, is_creation=True, on_accepted=register)
+        return RequestPlan(
+            model=model, request_id=request_id, seq_id=None, run=run, is_creation=True, on_accepted=register
+        )
 
     def _own_losses(self) -> Mapping[str, str]:
         """What a run's metadata say of losses that are computed otherwise than at the hosted service."""
         return {STABLE_REINFORCE: _OWN_OBJECTIVE} if self._settings.stable_reinforce else {}
 
     async def _load(
-        self, turn: Turn, model: Model, kept: StoredCheckpoint, load_id: str, *, with_optimizer: bool
+        self, attempt: Attempt, model: Model, kept: StoredCheckpoint, load_id: str, *, with_optimizer: bool
     ) -> None:
         checkpoint = kept.row
         lora = checkpoint.lora_spec
@@ -260,7 +261,7 @@ class TrainingRequests:
                 f"{model.base_model!r}; make a new training client from the checkpoint"
             )
         base_model = self._base_models.named(checkpoint.base_model).name
-        async with self._own_files(kept, load_id) as own, opened(self._checkpoints, own) as url:
+        async with self._files.own(kept, load_id) as own, self._files.opened(own) as url:
             command = Load(
                 **identity_of(model),
                 base_model=base_model,
@@ -269,61 +270,13 @@ class TrainingRequests:
                 sha256=checkpoint.sha256,
                 with_optimizer=with_optimizer,
             )
-            await turn.send(command)
+            await attempt.send(command)
         if checkpoint.kind == "weights":
             model.last_checkpoint = checkpoint.path
 
-    @asynccontextmanager
-    async def _own_files(self, kept: StoredCheckpoint, load_id: str) -> AsyncIterator[StoredCheckpoint]:
-        """The files of a checkpoint as a replay will find them, though it may be deleted meanwhile.
 
-        Raises:
-            StorageError: the disk has no room for them.
-        """
-        if self._folders is None:
-            yield kept
-            return
-        folder = self._folders.load(load_id)
-        loop = asyncio.get_running_loop()
-        is_new = await loop.run_in_executor(self._checkpoints.readers, self._link, kept, folder)
-        try:
-            yield replace(kept, folder=folder)
-        except LostError:  # it runs again
-            raise
-        except CookhouseError:
-            if is_new:
-                await asyncio.to_thread(self._folders.delete, folder)
-            raise
-
-    def _link(self, kept: StoredCheckpoint, folder: Path) -> bool:
-        """Whether they were not there, or not as they were saved; blocking."""
-        assert self._folders is not None
-        if folder.exists():
-            own = replace(kept, folder=folder)
-            try:
-                self._checkpoints.verify(own)
-                return False
-            except CookhouseError as damage:
-                try:
-                    self._checkpoints.verify(kept)
-                except CookhouseError:
-                    raise damage from None
-            _log.warning("%s is loaded again from the checkpoint itself, which is whole", kept.row.path)
-            self._folders.delete(folder)
-        else:
-            self._checkpoints.verify(kept)
-        try:
-            self._folders.link(kept.folder, folder)
-        except OSError as error:
-            raise StorageError(
-                f"{kept.row.path} could not be loaded: {error.strerror or error}; free space on the service's disk, "
-                "for example by deleting checkpoints, and load it again"
-            ) from error
-        return True
-
-
-async def _run_pass(model: Model, request: ForwardBackward, turn: Turn) -> Result:
-    output = await turn.send(Pass(**identity_of(model), request=request))
+async def _run_pass(model: Model, request: ForwardBackward, attempt: Attempt) -> Result:
+    output = await attempt.send(Pass(**identity_of(model), request=request))
     assert isinstance(output, ForwardBackwardOutput)
     if request.loss_fn == STABLE_REINFORCE:
         output = replace(output, metrics={**output.metrics, _OWN_METRIC: 1.0})

@@ -1,1 +1,1 @@
-"""The one thread that calls the engine: whose turn it is, and the results that clients wait for."""
+"""Order of the requests of each model: queues, attempts, results, and the states that are saved behind them."""

@@ -1,4 +1,4 @@
-"""The last seconds of a server that was told to end: what it has accepted is answered, and it accepts nothing more.
+"""Draining of a server, in its last seconds: what it has accepted is answered, and it accepts nothing more.
 
     begin ──► changes of state wait at the `Gate` ──► `done`: all is answered and fetched, or time is up ──► end ──► 503
               results, heartbeats and reads go on

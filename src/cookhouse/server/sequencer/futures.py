@@ -13,18 +13,21 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cookhouse.engine.contract import DamagedError
-from cookhouse.errors import CookhouseError
+from cookhouse.errors import CookhouseError, ServiceError
 from cookhouse.server.refusals import GoneError, NotFoundError, blame_of, message_of
 from cookhouse.server.sessions.ids import part_of
+from cookhouse.server.storage.journal import Answer, DropAnswers, GroupCommit
 
 _log = logging.getLogger(__name__)
 _RECORD_BYTES = 1024
 """About what a future takes beside the body of its result."""
+_FETCH_AGAIN_SECONDS = 60.0
+"""After it was fetched, a result may still be asked for: its answer was lost on the way."""
 
 
 class Unfetched:
@@ -106,12 +109,26 @@ class Future:
     def is_sample(self) -> bool:
         return self.request_id.startswith(_SAMPLE_PREFIX)
 
+    def stored(self, result: Result) -> Answer:
+        """A result as the journal keeps it, which has it from now on."""
+        self.is_stored = True
+        return Answer(
+            request_id=self.request_id,
+            session_id=self.session_id,
+            owner=self.owner,
+            media_type=result.media_type,
+            status=result.status,
+            is_failure=result.is_failure,
+            kind=result.kind,
+            body=result.body,
+        )
+
 
 class Futures:
     """The futures of a server, and when to forget them.
 
     Results stay until they are fetched, and `result_seconds` beyond that; those that nobody fetches are kept up to so
-    many bytes. The SDK samples again when told that a sampling result is gone. A training result cannot be had again:
+    many bytes. The SDK samples again where a sampling result is gone. A training result cannot be had again:
     what was asked for has been done.
     """
 
@@ -122,11 +139,11 @@ class Futures:
         max_unfetched_sample_bytes: int,
         max_unfetched_training_bytes: int,
         on_finish: Callable[[Future], None] = lambda _future: None,
-        on_drop: Callable[[Future], None] = lambda _future: None,
+        commit: GroupCommit | None = None,
     ) -> None:
-        """`on_finish` is told of each future that has its result, `on_drop` of each that is forgotten."""
+        """`on_finish` is called with each future that has its result; `commit` None: there is no journal."""
         self._on_finish = on_finish
-        self._on_drop = on_drop
+        self._commit = commit
         self._result_seconds = result_seconds
         self._futures: dict[str, Future] = {}
         self._fetched: OrderedDict[str, None] = OrderedDict()
@@ -150,16 +167,28 @@ class Futures:
 
     def create(self, request_id: str, *, owner: str, session_id: str) -> Future:
         """The future of a training request."""
-        return self._add(Future(request_id=request_id, owner=owner, session_id=session_id))
+        future = self._futures[request_id] = Future(request_id=request_id, owner=owner, session_id=session_id)
+        return future
 
     def create_sample(self, *, owner: str, session_id: str, on_done: Callable[[], None] | None = None) -> Future:
         """The future of a sampling request, which gets a new id."""
         request_id = _SAMPLE_PREFIX + part_of(session_id) + secrets.token_hex(12)
-        return self._add(Future(request_id=request_id, owner=owner, session_id=session_id, on_done=on_done))
-
-    def _add(self, future: Future) -> Future:
-        self._futures[future.request_id] = future
+        future = Future(request_id=request_id, owner=owner, session_id=session_id, on_done=on_done)
+        self._futures[request_id] = future
         return future
+
+    def restore(self, answer: Answer) -> None:
+        """A future whose result the journal has."""
+        future = self.create(answer.request_id, owner=answer.owner, session_id=answer.session_id)
+        future.is_stored = True
+        result = Result(
+            body=answer.body,
+            media_type=answer.media_type,
+            is_failure=answer.is_failure,
+            status=answer.status,
+            kind=answer.kind,
+        )
+        self.finish(future, result)
 
     def get(self, request_id: str, owner: str) -> Future:
         """The future a tenant asks for.
@@ -213,7 +242,8 @@ class Futures:
         self._fetched.pop(request_id, None)
         if future is not None:
             self._unfetched(future).discard(request_id, future.owner)
-            self._on_drop(future)
+            if future.is_stored and self._commit is not None:
+                self._commit.later(DropAnswers([request_id]))
 
     def let_go(self, session_id: str) -> None:
         """Forget a session's futures here; what the journal has of them stays."""
@@ -224,10 +254,38 @@ class Futures:
 
     def sweep(self) -> None:
         """Forget results that were fetched long enough ago."""
-        for future in list(self.fetched_for(self._result_seconds)):
+        for future in list(self._fetched_for(self._result_seconds)):
             self.drop(future.request_id)
 
-    def fetched_for(self, seconds: float) -> Iterator[Future]:
+    def forget_stored(self) -> None:
+        """Have the journal forget results that nobody asks for again, also after a restart."""
+        stored = [future for future in self._fetched_for(_FETCH_AGAIN_SECONDS) if future.is_stored]
+        for future in stored:
+            future.is_stored = False
+        if stored and self._commit is not None:
+            self._commit.later(DropAnswers([future.request_id for future in stored]))
+
+    def unstored(self, request_ids: Iterable[str]) -> Sequence[Answer]:
+        """Results of these requests that may still be asked for, and are not in the journal; they are from now on."""
+        answers = []
+        for future in map(self._futures.get, request_ids):
+            if future is None or future.result is None or future.is_stored:
+                continue
+            if future.fetched_at is None or time.monotonic() - future.fetched_at < _FETCH_AGAIN_SECONDS:
+                answers.append(future.stored(future.result))
+        return answers
+
+    async def finished(self, request_ids: Iterable[str]) -> None:
+        """Wait until all of these requests have their results. Raises ServiceError: the server stops before."""
+        for name in request_ids:
+            future = self._futures.get(name)
+            if future is None:
+                continue
+            await future.done.wait()
+            if future.result is None:
+                raise ServiceError("the server is stopping")
+
+    def _fetched_for(self, seconds: float) -> Iterator[Future]:
         """Those whose results were fetched at least so long ago."""
         latest = time.monotonic() - seconds
         for future in map(self._futures.__getitem__, self._fetched):
@@ -267,7 +325,7 @@ class Futures:
         return self._unfetched_samples if future.is_sample else self._unfetched_training
 
 
-def tell_failure(error: Exception) -> None:
+def log_failure(error: Exception) -> None:
     """Write into the log what is not the caller's doing."""
     if isinstance(error, DamagedError) or not isinstance(error, CookhouseError):
         _log.error("a request failed", exc_info=error)

@@ -76,7 +76,7 @@ class SeenIds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken(Generic[T]):
+class Ready(Generic[T]):
     """A request whose turn it is."""
 
     request: T
@@ -131,13 +131,13 @@ class ModelOrder(Generic[T]):
         """The request that is next."""
         return self._waiting[0][-1]
 
-    def take(self) -> Taken[T]:
+    def take(self) -> Ready[T]:
         """The first request; nothing before it is waited for any more."""
         is_new, _, _, seq_id, _, request = heapq.heappop(self._waiting)
         is_in_order = not is_new or (seq_id is not None and self.seen.taken_to <= seq_id <= self.seen.next_id)
         if seq_id is not None:
             self.seen.take(seq_id)
-        return Taken(request=request, is_in_order=is_in_order)
+        return Ready(request=request, is_in_order=is_in_order)
 
     def drain(self) -> list[T]:
         """All that waits, in order; nothing waits afterwards."""

@@ -1,4 +1,4 @@
-"""What clients asked of models, on its way to the engine. Lives on the event loop.
+"""Requests of models on their way to the engine, each in its order. Lives on the event loop.
 
     submit ──► order of its model ──its turn──► run ── command ──► Pool ──► worker
                                                  │                              │
@@ -18,25 +18,24 @@ import asyncio
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 
 from cookhouse.engine.contract import CanceledError, ModelCommand
 from cookhouse.errors import InputError
 from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.pending import forget_command
-from cookhouse.server.pool.pool import Pool
+from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.refusals import BusyError, LostError, StorageError, message_of
-from cookhouse.server.sequencer.futures import Futures, Result, tell_failure
-from cookhouse.server.sequencer.held import HeldBytes
-from cookhouse.server.sequencer.history import History
-from cookhouse.server.sequencer.order import ModelOrder, SeenIds, Taken
-from cookhouse.server.sequencer.patience import Patience
-from cookhouse.server.sequencer.queues import Job, Queue, QueueLength
-from cookhouse.server.sequencer.states import States, answer_of
-from cookhouse.server.sequencer.turn import Turn
+from cookhouse.server.sequencer.attempts import Attempt, Retries
+from cookhouse.server.sequencer.fairness import HeldBytes
+from cookhouse.server.sequencer.futures import Future, Futures, Result, log_failure
+from cookhouse.server.sequencer.order import ModelOrder, Ready, SeenIds
+from cookhouse.server.sequencer.queues import History, Job, Queue, QueueLength
+from cookhouse.server.sequencer.sample_queue import SampleQueue
+from cookhouse.server.sequencer.sampler_files import SamplerFiles
+from cookhouse.server.sequencer.states import States
 from cookhouse.server.sessions.sessions import Model
 from cookhouse.server.settings import Settings
-from cookhouse.server.storage.journal import DropEntry, FinishEntry, GroupCommit, SetRunOrder
+from cookhouse.server.storage.journal import DropEntry, FinishEntry, GroupCommit, Journal, SetRunOrder
 
 MakeJobs = Callable[[History], Iterable[Job]]
 """What has to run again, in order: first what brings the last state back."""
@@ -47,27 +46,45 @@ class Sequencer:
 
     def __init__(
         self,
-        futures: Futures,
         settings: Settings,
-        pool: Pool,
-        held: HeldBytes,
+        supervisor: Supervisor,
         meter: Meter,
         *,
-        commit: GroupCommit | None = None,
-        states: States | None = None,
+        journal: Journal | None = None,
+        on_finish: Callable[[Future], None] = lambda _future: None,
         is_shared: bool = False,
     ) -> None:
-        """`commit` and `states` None: there is no journal. `is_shared`: other servers may take the models over."""
-        self._meter = meter
-        self._futures = futures
+        """`journal` None: there is none. `on_finish` is called with each future that has its result. `is_shared`: other
+        servers may take the models over.
+        """
         self._settings = settings
-        self._pool = pool
-        self.patience = Patience(pool)
-        self._commit = commit
-        self._states = states
+        self._pool = pool = supervisor.pool
+        self._meter = meter
+        self._commit = None if journal is None else journal.commit
         self._is_shared = is_shared
+        self.futures = Futures(
+            result_seconds=settings.result_seconds,
+            max_unfetched_sample_bytes=settings.max_unfetched_sample_bytes,
+            max_unfetched_training_bytes=settings.max_unfetched_training_bytes,
+            on_finish=on_finish,
+            commit=self._commit,
+        )
+        self.held = HeldBytes(max_bytes=settings.max_held_bytes, max_owner_bytes=settings.max_queued_bytes)
+        self.samples = SampleQueue(self.futures, settings, pool, self.held)
+        self.retries = Retries(pool)
+        self.sampler_files: SamplerFiles | None = None
+        self._states: States | None = None
+        if journal is not None:
+            self.sampler_files = SamplerFiles(journal, pool, settings.max_snapshot_file_bytes)
+            self._states = States(
+                files=self.sampler_files,
+                futures=self.futures,
+                journal=journal,
+                meter=meter,
+                settings=settings,
+                supervisor=supervisor,
+            )
         self._queues: dict[str, Queue] = {}
-        self._held = held
         self._pending_bytes: Counter[str] = Counter()
         """By owner: of those that have had their turn."""
         self._held_back: defaultdict[str, deque[Queue]] = defaultdict(deque)
@@ -79,26 +96,29 @@ class Sequencer:
         """The engine is about to end: what it fails from now on is not the result of a request."""
         self._is_closed = True
 
-    def admit(self, model: Model, num_bytes: int) -> None:
-        """Make room for a request, which is submitted or released next.
+    def admit(self, model: Model, seq_id: int | None, num_bytes: int) -> bool:
+        """Make room for a request, which is submitted or released next; False: one with this id has come in.
 
         Raises:
             BusyError: the model has too many that are not done, or its tenant holds too many bytes.
         """
         queue = self._queue(model)
+        if seq_id is not None and seq_id in queue.order.seen:
+            return False
         num_waiting = len(queue.unfinished) + queue.num_admitted
         if num_waiting >= self._settings.max_queued_requests:
             raise BusyError(f"{num_waiting} requests of {model.model_id} are waiting; send more when some are done")
-        self._held.take(model.owner, num_bytes)
+        self.held.take(model.owner, num_bytes)
         queue.num_admitted += 1
+        return True
 
     def release(self, model: Model, num_bytes: int) -> None:
         """Give back the room of a request that is not submitted after all."""
-        self._held.give_back(model.owner, num_bytes)
+        self.held.give_back(model.owner, num_bytes)
         queue = self._queues.get(model.model_id)
         if queue is not None:
             queue.num_admitted -= 1
-            if not (queue.num_admitted or queue.unfinished) and (model.is_dropped or not model.creation):
+            if queue.is_unused:
                 del self._queues[model.model_id]
 
     def submit(self, model: Model, seq_id: int | None, job: Job) -> None:
@@ -109,32 +129,12 @@ class Sequencer:
         queue.order.put(job, seq_id, time.monotonic())
         self._advance(queue)
 
-    def has_seen(self, model: Model, seq_id: int) -> bool:
-        """Whether a request with this id has come in."""
-        return seq_id in self._queue(model).order.seen
-
     def restore(self, model: Model, history: History, seen: SeenIds, jobs: Sequence[Job]) -> None:
-        """Take over a model from the journal, with what its last state lacks, in order.
-
-        What is known to have run in another order than that of ids has its `run_index`, and comes first.
-        """
+        """Take over a model from the journal, with what its last state lacks, in order."""
         queue = self._queue(model)
-        queue.history, queue.order.seen = history, seen
-        queue.order.patient_to = time.monotonic() + self._settings.restart_gap_seconds
-        entries = [job.entry for job in jobs if job.entry is not None]
-        ran_to = [1 + (entry.seq_id or 0) for entry in entries if entry.run_index is not None]
-        taken_to, last_id = max([seen.taken_to, *ran_to]), max([entry.seq_id or 0 for entry in entries], default=0)
         for job in jobs:
-            if job.entry is None or job.is_creation or job.entry.run_index is not None:
-                self._put_again(queue, job)
-                continue
-            queue.unfinished[job] = None
-            self._held.take_anyway(model.owner, job.num_bytes)
-            seq_id = job.entry.seq_id
-            if seq_id is None or seq_id < taken_to:  # had it run, its `run_index` would say where
-                queue.order.put_late(job, seq_id, last_id + 1, time.monotonic())
-            else:
-                queue.order.put(job, seq_id, time.monotonic())
+            self.held.take_anyway(model.owner, job.num_bytes)
+        queue.restore(history, seen, jobs, gap_seconds=self._settings.restart_gap_seconds)
         self._advance(queue)
 
     def run_again(self, model: Model, make_jobs: MakeJobs, *, is_loss: bool = True) -> int:
@@ -142,9 +142,8 @@ class Sequencer:
         it ended under a request.
         """
         queue = self._queue(model)
-        queue.history.num_moves += 1
+        queue.history.move()
         queue.is_taken = False
-        queue.history.forget_published()
         dropped = queue.order.drop_again()
         if is_loss:
             self._give_up_on(queue)
@@ -177,18 +176,17 @@ class Sequencer:
     def running(self, model: Model) -> frozenset[Job]:
         """What is with the engine; nothing while it waits for memory."""
         queue = self._queues.get(model.model_id)
-        is_waiting = queue is None or self.patience.words(model.model_id) is not None
+        is_waiting = queue is None or self.retries.reason(model.model_id) is not None
         return frozenset() if queue is None or is_waiting else frozenset(queue.running)
 
     def _put_again(self, queue: Queue, job: Job) -> None:
-        queue.unfinished[job] = None
-        self._held.take_anyway(queue.model.owner, job.num_bytes)
-        queue.order.put_again(job, None if job.entry is None else job.entry.seq_id)
+        self.held.take_anyway(queue.model.owner, job.num_bytes)
+        queue.put_again(job)
 
     def _give_up_on(self, queue: Queue) -> None:
         """Fail the request that may be what ends workers: the first without a result, after so many losses."""
         for name, ran in queue.history.ran.items():
-            future = self._futures.peek(name)
+            future = self.futures.peek(name)
             if future is None or future.result is not None:
                 continue
             ran.num_losses += 1
@@ -245,68 +243,64 @@ class Sequencer:
             self._finish_job(queue, taken.request)
             self._advance(queue)
             return
-        queue.is_taken = True
-        queue.running.add(taken.request)
-        if taken.request.entry is not None:
-            taken_to = queue.order.seen.taken_to
-            queue.history.add(taken.request.entry, changes_model=taken.request.changes_model, taken_to=taken_to)
+        queue.begin(taken.request)
         self._begin(self._run(queue, taken, queue.history.num_moves))
 
-    async def _run(self, queue: Queue, taken: Taken[Job], num_moves: int) -> None:
+    async def _run(self, queue: Queue, taken: Ready[Job], num_moves: int) -> None:
         """`num_moves`: of the model, when the request was given its turn."""
         job, has_turn = taken.request, True
 
-        def end_turn() -> None:
+        def end_turn(sent: ModelCommand | None = None) -> None:
             nonlocal has_turn
+            if sent is not None and self._states is not None and job.entry is not None:
+                self._states.follow(queue, job.entry.request_id, sent)
             if has_turn:
                 has_turn = False
                 if queue.history.num_moves == num_moves:  # else others have had their turns since
                     queue.is_taken = False
                     self._advance(queue)
 
-        turn = Turn(
-            self._pool,
-            queue.model,
-            patience=self.patience if job.runs_again else None,  # its client may have been told that it is done
+        attempt = Attempt(
+            pool=self._pool,
+            model=queue.model,
+            retries=self.retries if job.runs_again else None,  # its client may know that it is done
             is_current=lambda: queue.history.num_moves == num_moves,
-            on_sent=partial(self._follow, queue, job),
-            end=end_turn,
+            on_sent=end_turn,
         )
         try:
-            await self._note_turn(queue, taken)
-            result = await job.run(turn)
+            if not (self._commit is None or job.entry is None or taken.is_in_order or job.is_creation):
+                await self._write_place(queue, self._commit)
+            result = await job.run(attempt)
         except Exception as error:
             # Else it runs again already, or ended while it did, and what it needed here may be gone since.
             is_last = queue.history.num_moves == num_moves and not queue.is_over(job)
             if is_last or job.entry is None or queue.model.is_dropped:
-                self._count(queue, job, turn)
-                told = _told(queue.model, error)
-                self._check_repeated(queue.model, job, told)
-                await self._fail_job(queue, job, told)
+                self._count(queue, job, attempt)
+                reported = _reported(queue.model, error)
+                self._check_repeated(queue.model, job, reported)
+                await self._fail_job(queue, job, reported)
         else:
-            queue.history.count(turn.sent_at, turn.answered_at)
-            self._count(queue, job, turn)
+            queue.history.count(attempt.sent_at, attempt.answered_at)
+            self._count(queue, job, attempt)
             self._finish(queue, job, result)
         finally:
             self._pending_bytes[queue.model.owner] -= job.num_bytes
             self._finish_job(queue, job)
             end_turn()
 
-    def _count(self, queue: Queue, job: Job, turn: Turn) -> None:
+    def _count(self, queue: Queue, job: Job, attempt: Attempt) -> None:
         """Count what a request used, the first time that it has run."""
         if self._commit is None:
-            self._meter.count(turn.spent)
+            self._meter.count(attempt.spent)
         elif job.entry is not None and job.entry.request_id in queue.history.ran and not queue.model.is_dropped:
-            self._meter.hold(job.entry.request_id, turn.spent)
+            self._meter.hold(job.entry.request_id, attempt.spent)
 
-    async def _note_turn(self, queue: Queue, taken: Taken[Job]) -> None:
-        """Write down which request runs now, where a replay would not know."""
-        job, history = taken.request, queue.history
-        if self._commit is None or job.entry is None or taken.is_in_order or job.is_creation:
-            return
+    async def _write_place(self, queue: Queue, commit: GroupCommit) -> None:
+        """Write down which requests have run until now, where a replay would not know."""
+        history = queue.history
         names, first_index = history.unindexed(), history.next_index
         history.next_index += len(names)
-        await self._commit.keep(SetRunOrder(names, first_index))  # it has been accepted, and cannot be refused
+        await commit.keep(SetRunOrder(names, first_index))  # it has been accepted, and cannot be refused
 
     def _check_repeated(self, model: Model, job: Job, error: Exception) -> None:
         """Lose a model of which a request fails now that did not fail before: its weights would be others."""
@@ -316,28 +310,22 @@ class Sequencer:
         if had_result or not isinstance(error, InputError):
             model.lose(f"what it did could not be done again: {message_of(error)}")
 
-    def _follow(self, queue: Queue, job: Job, command: ModelCommand) -> None:
-        """Have the state of a model saved behind a command, if that is due."""
-        if self._states is not None and job.entry is not None:
-            self._states.follow(queue.model, queue.history, queue.order.seen, command, job.entry.request_id)
-
     async def _fail_job(self, queue: Queue, job: Job, error: Exception) -> None:
-        """Give a job's future the error. It is on the disk before it is told, since a replay might not fail. Where the
-        store cannot be written for long it is before the next request that is accepted; where another server may take
-        the model over meanwhile, it is told only then.
+        """Give a job's future the error. It is on the disk before it is reported, since a replay might not fail.
+        Where the store cannot be written for long it is before the next request that is accepted; where another server
+        may take the model over meanwhile, it is reported only then.
         """
-        tell_failure(error)
+        log_failure(error)
         result = Result.of_error(error)
         if self._is_closed:
             return
-        is_told = job.future is None or job.future.result is not None
+        is_reported = job.future is None or job.future.result is not None
         is_kept = queue.model.loss is None and not queue.model.is_dropped  # an ended session's answers are not
-        if self._commit is not None and job.entry is not None and is_kept and not is_told:
+        if self._commit is not None and job.entry is not None and is_kept and not is_reported:
             assert job.future is not None
             queue.history.finish(job.entry.request_id)
             self._meter.settle([job.entry.request_id])
-            job.future.is_stored = True
-            finish = FinishEntry(answer_of(job.future, result))
+            finish = FinishEntry(job.future.stored(result))
             try:
                 await (self._commit.keep(finish) if self._is_shared else self._commit.commit(finish))
             except StorageError:
@@ -345,7 +333,7 @@ class Sequencer:
                     return
                 self._commit.later(finish)
         if job.future is not None:
-            self._futures.finish(job.future, result)
+            self.futures.finish(job.future, result)
         if job.entry is not None:  # what was to be published will not be
             queue.model.snapshots.pop(job.entry.drawn["id"], None)
             self._pool.give_up(job.entry.drawn["id"])
@@ -355,7 +343,7 @@ class Sequencer:
         if self._is_closed:
             return
         if job.future is not None:
-            self._futures.finish(job.future, result)
+            self.futures.finish(job.future, result)
         if self._commit is None or job.entry is None or job.changes_model or queue.model.is_dropped:
             return
         queue.history.finish(job.entry.request_id)
@@ -363,15 +351,13 @@ class Sequencer:
         if job.future is None or job.future.result is None:
             self._commit.later(DropEntry(job.entry.request_id, job.entry.position))
         else:
-            job.future.is_stored = True
-            self._commit.later(FinishEntry(answer_of(job.future, job.future.result)))
+            self._commit.later(FinishEntry(job.future.stored(job.future.result)))
 
     def _finish_job(self, queue: Queue, job: Job) -> None:
         """Give back what a request held."""
         owner = queue.model.owner
-        queue.unfinished.pop(job, None)
-        queue.running.discard(job)
-        self._held.give_back(owner, job.num_bytes)
+        queue.finish(job)
+        self.held.give_back(owner, job.num_bytes)
         waiting = self._held_back.pop(owner, deque())
         for held_back in waiting:
             self._advance(held_back)
@@ -382,12 +368,12 @@ class Sequencer:
         task.add_done_callback(self._tasks.discard)
 
 
-def _told(model: Model, error: Exception) -> Exception:
+def _reported(model: Model, error: Exception) -> Exception:
     """What to say of a request that failed: what it needs may have gone with its session, or with its model."""
     if model.is_dropped or isinstance(error, CanceledError):
         return InputError(f"session {model.session_id} has ended")
     return LostError(model.loss or str(error)) if isinstance(error, LostError) else error
 
 
-async def _not_run(_turn: Turn) -> Result:
+async def _not_run(_attempt: Attempt) -> Result:
     raise AssertionError("a request that was given up on has run")

@@ -9,36 +9,22 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.engine.contract import (
-    Account,
-    Fetch,
-    ModelCommand,
-    Output,
-    Pass,
-    Publish,
-    Save,
-    Saved,
-    SaveSnapshot,
-    Step,
-)
-from cookhouse.engine.contract.urls import shared_folder
+from cookhouse.engine.contract import Account, ModelCommand, Output, Pass, Publish, Save, Saved, Step
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.refusals import DiskError, LeaseLostError, LostError, StorageError
-from cookhouse.server.sequencer.futures import Future, Futures, Result
-from cookhouse.server.sequencer.history import Coming, History
-from cookhouse.server.sequencer.order import SeenIds
-from cookhouse.server.sessions.sessions import Model, Snapshot
+from cookhouse.server.sequencer.futures import Futures
+from cookhouse.server.sequencer.queues import Coming, History, Queue
+from cookhouse.server.sequencer.sampler_files import SamplerFiles
+from cookhouse.server.sessions.sessions import Model, SamplerWeights
 from cookhouse.server.settings import Settings
-from cookhouse.server.storage.journal import Answer, DropAnswers, GroupCommit, PutState, SetSamplerFile, State
-from cookhouse.server.storage.journal.folders import JournalFolders
+from cookhouse.server.storage.journal import Journal, PutState, SetSamplerFile, State
 
 _log = logging.getLogger(__name__)
 _LEAST_BYTES = 1024
@@ -47,8 +33,6 @@ _WITHOUT_STEP = 4
 """A state is taken without waiting for a step when so many times what makes one due has come up."""
 _MOVE_COST = 0.1
 """As `state_cost`, of a model that should move to another worker: it moves once a state is saved."""
-_FETCH_AGAIN_SECONDS = 60.0
-"""After it was fetched, a result may still be asked for: its answer was lost on the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +50,7 @@ class _Saving:
     """Of its model, when it was begun."""
     began_at: float
     answer: "asyncio.Future[Output]"
-    published: Mapping[str, Snapshot]
+    published: Mapping[str, SamplerWeights]
     """Weights of samplers before it, which have files from then on."""
 
 
@@ -76,9 +60,9 @@ class States:
     def __init__(
         self,
         *,
-        commit: GroupCommit,
-        folders: JournalFolders,
+        files: SamplerFiles,
         futures: Futures,
+        journal: Journal,
         meter: Meter,
         settings: Settings,
         supervisor: Supervisor,
@@ -86,8 +70,9 @@ class States:
         self._meter = meter
         self._supervisor = supervisor
         self._pool = supervisor.pool
-        self._commit = commit
-        self._folders = folders
+        self._commit = journal.commit
+        self._files = files
+        self._folders = journal.folders
         self._futures = futures
         self._settings = settings
         self._cost_seconds = 0.0
@@ -95,24 +80,24 @@ class States:
         self._next_at = 0.0
         """When states are tried again after one could not be written; on the clock of `time.monotonic`."""
         self._is_failing = False
-        self._files: deque[tuple[Snapshot, int]] = deque()
-        """Weights of samplers in files, with their bytes; the oldest first."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def follow(self, model: Model, history: History, seen: SeenIds, command: ModelCommand, request_id: str) -> None:
+    def follow(self, queue: Queue, request_id: str, command: ModelCommand) -> None:
         """Take note of a command that a request has sent, and send what saves its model's state behind it, if that is
         due.
         """
+        model, history = queue.model, queue.history
         if isinstance(command, Publish):
             history.published[command.snapshot_id] = model.snapshots[command.snapshot_id]
         if not isinstance(command, Step | Pass) or history.is_saving or time.monotonic() < self._next_at:
             return
         if not self._is_due(history, command):
             return
-        history.is_saving, history.busy_seconds = True, 0.0
+        history.begin_saving()
         state_id = uuid.uuid4().hex
         save = Save(
-            **_identity(model),
+            command_id=uuid.uuid4().hex,
+            account=Account(model.owner, model.session_id),
             model_id=model.model_id,
             url=self._folders.new_state(state_id).as_uri(),
             form="state",
@@ -124,7 +109,7 @@ class States:
             history=history,
             state_id=state_id,
             covered=[*history.up_to(request_id), *history.finished],
-            seen={**seen.to_json(), "taken_to": history.ran[request_id].taken_to},
+            seen={**queue.order.seen.to_json(), "taken_to": history.ran[request_id].taken_to},
             num_moves=history.num_moves,
             began_at=time.monotonic(),
             answer=self._pool.send(save),
@@ -133,12 +118,6 @@ class States:
         task = asyncio.ensure_future(self._keep(saving))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def note_file(self, snapshot: Snapshot, num_bytes: int, sha256: Mapping[str, str] | None) -> None:
-        """Take note of a folder of published weights, and of what its files have to be."""
-        self._files.append((snapshot, num_bytes))
-        snapshot.has_file, snapshot.sha256 = True, sha256
-        self._pool.note_file(self._fetch(snapshot))
 
     def _is_due(self, history: History, command: ModelCommand) -> bool:
         state_bytes = 0 if history.state is None else history.state.num_bytes
@@ -177,16 +156,15 @@ class States:
             unneeded += [
                 self._folders.load(ran.entry.drawn["id"]) for ran in history.loads() if ran.entry.request_id in covered
             ]
-            history.state = state
-            history.remove(covered)
+            history.put_state(state, covered)
             self._meter.settle(covered)
         finally:
-            history.is_saving, history.coming = False, None
+            history.end_saving()
         if model.is_dropped:  # its session has not known of these
             unneeded = [*written, *map(self._folders.sampler, saving.published)]
         await asyncio.to_thread(self._folders.delete, *unneeded)
         with suppress(StorageError):  # the server ends: the next one deletes them
-            await self._drop_files()
+            await self._files.drop()
         if state is not None:
             await self._supervisor.wait_for_publications(model.model_id)
             if history.num_moves == saving.num_moves and not history.is_saving and model.loss is None:
@@ -208,7 +186,7 @@ class States:
         model, history = saving.model, saving.history
         saved = await self._written(saving)
         self._cost_seconds = time.monotonic() - saving.began_at
-        await self._finished(saving.covered)
+        await self._futures.finished(saving.covered)
         try:
             await asyncio.to_thread(self._folders.keep_state, saving.state_id)
         except OSError as error:
@@ -231,7 +209,7 @@ class States:
         published = saving.published.values()
         files = [SetSamplerFile(one.sampler_id, has_file=True, sha256=one.sha256) for one in published if one.has_file]
         history.coming = Coming(state, frozenset(covered))
-        await self._commit.keep(PutState(state, covered, self._answers(covered)), *files)
+        await self._commit.keep(PutState(state, covered, self._futures.unstored(covered)), *files)
         return state, covered
 
     async def _written(self, saving: _Saving) -> Saved:
@@ -240,14 +218,14 @@ class States:
         Raises:
             ServiceError: something could not be written.
         """
-        filings = await asyncio.to_thread(self._filings, saving)
+        filings = await asyncio.to_thread(self._files.commands, saving.model, saving.published)
         files = [self._pool.send(filing) for filing in filings]
         saved, *others = await asyncio.gather(saving.answer, *files, return_exceptions=True)
         written = {filing.snapshot_id: answer for filing, answer in zip(filings, others, strict=True)}
-        sizes, digests = await asyncio.to_thread(self._keep_samplers, written, saving)
+        sizes, digests = await asyncio.to_thread(self._files.keep, written, saving.published)
         for snapshot_id, num_bytes in sizes.items():  # also where the state has failed: a file is written once
             if not saving.published[snapshot_id].has_file and not saving.model.is_dropped:
-                self.note_file(saving.published[snapshot_id], num_bytes, digests[snapshot_id])
+                self._files.note(saving.published[snapshot_id], num_bytes, digests[snapshot_id])
                 # A loss meanwhile has forgotten it, and it is not published again.
                 saving.history.published[snapshot_id] = saving.published[snapshot_id]
         for output in (saved, *(output for output in others if not isinstance(output, InputError))):
@@ -255,115 +233,3 @@ class States:
                 raise output
         assert isinstance(saved, Saved)
         return saved
-
-    def _keep_samplers(
-        self, written: Mapping[str, Output | BaseException], saving: _Saving
-    ) -> tuple[Mapping[str, int], Mapping[str, Mapping[str, str] | None]]:
-        """Name the weights that were written; what all that have files take, and their digests. Blocking."""
-        digests = {name: snapshot.sha256 for name, snapshot in saving.published.items()}
-        try:
-            for snapshot_id, output in written.items():
-                if isinstance(output, Saved) and (folder := shared_folder(output.url)) is not None:
-                    self._folders.keep_sampler(snapshot_id, folder)
-                    digests[snapshot_id] = output.sha256 or None
-            return self._folders.sampler_bytes(saving.published), digests
-        except OSError as error:
-            raise DiskError(error.strerror or str(error)) from error
-
-    async def _finished(self, covered: Sequence[str]) -> None:
-        """Wait until all of these requests have their results. Raises ServiceError: the server stops before."""
-        for name in covered:
-            future = self._futures.peek(name)
-            if future is None:
-                continue
-            await future.done.wait()
-            if future.result is None:
-                raise ServiceError("the server is stopping")
-
-    def _answers(self, covered: Sequence[str]) -> Sequence[Answer]:
-        """The results that may still be asked for, and are not in the journal; they are from now on."""
-        answers = []
-        for name in covered:
-            future = self._futures.peek(name)
-            if future is None or future.result is None or future.is_stored:
-                continue
-            if future.fetched_at is None or time.monotonic() - future.fetched_at < _FETCH_AGAIN_SECONDS:
-                future.is_stored = True
-                answers.append(answer_of(future, future.result))
-        return answers
-
-    def sweep(self) -> None:
-        """Have the journal forget answers that nobody asks for again, also after a restart."""
-        stored = [future for future in self._futures.fetched_for(_FETCH_AGAIN_SECONDS) if future.is_stored]
-        for future in stored:
-            future.is_stored = False
-        if stored:
-            self._commit.later(DropAnswers([future.request_id for future in stored]))
-
-    async def _drop_files(self) -> None:
-        """Delete weights of samplers beyond what they may take, the oldest first; not those that are being sampled
-        from, nor the newest.
-        """
-        total = sum(num_bytes for _, num_bytes in self._files)
-        sampled = self._pool.sampled()
-        for snapshot, num_bytes in list(self._files)[:-1]:
-            if total <= self._settings.max_snapshot_file_bytes:
-                return
-            if snapshot.snapshot_id in sampled or (snapshot, num_bytes) not in self._files:
-                continue
-            self._files.remove((snapshot, num_bytes))
-            total -= num_bytes
-            snapshot.has_file = False
-            self._pool.forget_file(snapshot.snapshot_id)
-            if not self._pool.weights.is_held(snapshot.snapshot_id):
-                snapshot.lose("and its file made room for newer ones")
-            await self._commit.keep(SetSamplerFile(snapshot.sampler_id, has_file=False))
-            await asyncio.to_thread(self._folders.delete, self._folders.sampler(snapshot.snapshot_id))
-            sampled = self._pool.sampled()  # more may have begun meanwhile
-
-    def forget(self, snapshots: Sequence[Snapshot]) -> None:
-        """Count files no longer, which are deleted with their session."""
-        gone = {snapshot.snapshot_id for snapshot in snapshots}
-        self._files = deque(one for one in self._files if one[0].snapshot_id not in gone)
-
-    def _filings(self, saving: _Saving) -> Sequence[SaveSnapshot]:
-        """What writes published weights that have no file yet; blocking."""
-        return [
-            SaveSnapshot(
-                **_identity(saving.model),
-                snapshot_id=snapshot_id,
-                url=self._folders.new_sampler(snapshot_id).as_uri(),
-            )
-            for snapshot_id in saving.published
-            if not self._folders.sampler(snapshot_id).exists()
-        ]
-
-    def _fetch(self, snapshot: Snapshot) -> Fetch:
-        assert snapshot.lora is not None
-        return Fetch(
-            command_id=uuid.uuid4().hex,
-            account=Account(snapshot.owner, ""),
-            snapshot_id=snapshot.snapshot_id,
-            base_model=snapshot.base_model,
-            lora=snapshot.lora,
-            url=self._folders.sampler(snapshot.snapshot_id).as_uri(),
-            sha256=snapshot.sha256,
-        )
-
-
-def _identity(model: Model) -> Mapping[str, Any]:
-    return {"command_id": uuid.uuid4().hex, "account": Account(model.owner, model.session_id)}
-
-
-def answer_of(future: Future, result: Result) -> Answer:
-    """A result as the journal keeps it."""
-    return Answer(
-        request_id=future.request_id,
-        session_id=future.session_id,
-        owner=future.owner,
-        media_type=result.media_type,
-        status=result.status,
-        is_failure=result.is_failure,
-        kind=result.kind,
-        body=result.body,
-    )

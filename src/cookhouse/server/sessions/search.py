@@ -1,4 +1,4 @@
-"""Which of a tenant's sessions a search asks for, newest first."""
+"""Search among a tenant's sessions, newest first."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime

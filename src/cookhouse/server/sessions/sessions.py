@@ -1,4 +1,4 @@
-"""What is alive in this process: sessions, and the models and samplers in them. Lives on the event loop.
+"""Live sessions, and the models and samplers in them. Lives on the event loop.
 
 A session ends when its client says so, or when it has not been heard of for `session_seconds`; its models and snapshots
 are freed then. A restart brings it back from the journal; without one, nothing of it survives but the checkpoints.
@@ -7,14 +7,16 @@ are freed then. A restart brings it back from the journal; without one, nothing 
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import ServiceError
-from cookhouse.server.refusals import GoneError, NotFoundError
-from cookhouse.server.sessions.hearing import Hearing
+from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
+
+_LATE_SECONDS = 5.0
+"""A look that comes so much later than it was to has found the process stopped, or starved."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class Model:
     """Why it is not in the engine any more, in words for its client."""
     is_dropped: bool = False
     """Whether its session has ended."""
-    snapshots: "dict[str, Snapshot]" = field(default_factory=dict)
+    snapshots: "dict[str, SamplerWeights]" = field(default_factory=dict)
     """Weights that it published, or will have, by id, and that no file has yet."""
 
     def lose(self, reason: str) -> None:
@@ -55,7 +57,7 @@ def _now() -> "asyncio.Future[None]":
 
 
 @dataclass(slots=True, kw_only=True)
-class Snapshot:
+class SamplerWeights:
     """Weights that one sampler reads, by the id that the engine knows them by."""
 
     snapshot_id: str
@@ -97,7 +99,7 @@ class Sampler:
     model_path: str | None = None
     seq_id: int
     """Its number in its session."""
-    snapshot: Snapshot | None = None
+    snapshot: SamplerWeights | None = None
     """None: the bare base model, or weights of `model_path` that nobody has asked for since a restart."""
     creation: str = ""
     """Id of the request that published its weights."""
@@ -126,6 +128,68 @@ class Session:
     models: dict[int, Model] = field(default_factory=dict)
     samplers: dict[int, Sampler] = field(default_factory=dict)
 
+    def snapshots(self) -> Sequence[SamplerWeights]:
+        """Weights that its samplers read."""
+        return [sampler.snapshot for sampler in self.samplers.values() if sampler.snapshot is not None]
+
+
+class Hearing:
+    """For how long clients have said nothing: counted only while the server itself was awake.
+
+    a request, or a poll that is open      of its session
+    a body on its way                      of all sessions of its tenant: whose it is stands in it
+    the server wakes up                    of all sessions
+    """
+
+    def __init__(self) -> None:
+        self.awake_since = float("-inf")
+        """When it woke up last."""
+        self._due_at: float | None = None
+        self._num_polls: dict[str, int] = {}
+        """Of those that are open, by session."""
+        self._bodies: dict[object, tuple[str, float]] = {}
+        """Of those on their way, the tenant, and when something of it came last."""
+
+    def look(self, next_in_seconds: float) -> None:
+        """Note that the server is awake, which looks again in so many seconds."""
+        now = time.monotonic()
+        if self._due_at is not None and now - self._due_at > _LATE_SECONDS:
+            self.awake_since = now
+        self._due_at = now + next_in_seconds
+
+    @contextmanager
+    def polling(self, session_id: str) -> Iterator[None]:
+        """Within, a poll of a session's client is open."""
+        self._num_polls[session_id] = self._num_polls.get(session_id, 0) + 1
+        try:
+            yield
+        finally:
+            self._num_polls[session_id] -= 1
+            if not self._num_polls[session_id]:
+                del self._num_polls[session_id]
+
+    @contextmanager
+    def receiving(self, owner: str) -> Iterator[Callable[[], None]]:
+        """Within, a body of a tenant's is on its way; what it gives is called for each part that has come."""
+        body = object()
+
+        def note() -> None:
+            self._bodies[body] = owner, time.monotonic()
+
+        note()
+        try:
+            yield note
+        finally:
+            del self._bodies[body]
+
+    def silent_seconds(self, session_id: str, owner: str, heard_at: float) -> float:
+        """Since a session was heard of, which its own requests last did at `heard_at`."""
+        now = time.monotonic()
+        if session_id in self._num_polls:
+            return 0.0
+        bodies = (at for whose, at in self._bodies.values() if whose == owner)
+        return now - max(heard_at, self.awake_since, *bodies)
+
 
 class Sessions:
     """The live sessions. Every look-up asks whose they are; what belongs to another tenant does not exist."""
@@ -138,8 +202,8 @@ class Sessions:
         self._by_idempotency_key: dict[tuple[str, str], Session] = {}
         self._is_unheard = False
         self.hearing = Hearing()
-        self.check_aside: Callable[[str], None] = lambda _session_id: None
-        """Raises StorageBusyError: a session that is not here may come back."""
+        self._owners_aside: dict[str, str] = {}
+        """Of sessions that are to be brought back, which has failed so far, by id."""
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
@@ -147,6 +211,27 @@ class Sessions:
     def has(self, session_id: str) -> bool:
         """Whether a session is alive, whosever it is."""
         return session_id in self._sessions
+
+    def set_aside(self, session_id: str, owner: str) -> None:
+        """A session that is not here is to be brought back."""
+        self._owners_aside[session_id] = owner
+
+    def end_aside(self, session_id: str) -> None:
+        """It is here, or comes no more."""
+        del self._owners_aside[session_id]
+
+    def check_aside(self, session_id: str) -> None:
+        """Raises StorageBusyError: a session is set aside, until it can be brought back."""
+        if session_id in self._owners_aside:
+            raise StorageBusyError(
+                f"session {session_id} cannot be brought back now, which is tried again; the server's log says why"
+            )
+
+    def check_owner(self, owner: str) -> None:
+        """The same of any session of a tenant's."""
+        for session_id, other in list(self._owners_aside.items()):
+            if other == owner:
+                self.check_aside(session_id)
 
     def begin(self, owner: str, idempotency_key: str | None) -> tuple[Session, bool]:
         """The session of this key, and whether it is new."""

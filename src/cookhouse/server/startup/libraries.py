@@ -76,6 +76,6 @@ def wait_for_arguments(environ: MutableMapping[str, str]) -> list[str] | None:
     _, log = files  # the lock is nobody's but the process's
     os.dup2(log, _STDERR)
     os.close(log)
-    told = json.loads(text)
-    environ.update(told["environ"])
-    return list(told["arguments"])
+    message = json.loads(text)
+    environ.update(message["environ"])
+    return list(message["arguments"])

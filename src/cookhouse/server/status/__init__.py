@@ -1,12 +1,12 @@
-"""What an operator asks a server: figures that are there anyway, put together. Nothing here changes anything.
+"""Status for an operator: figures that are there anyway, put together. Nothing here changes anything.
 
-Status ──► figures of what is in memory
+ServerStatus ──► figures of what is in memory
        ──► WorkerWatches: what the workers say of themselves, a second old at most
        ──► Cached: what is read from disk and database in threads, some seconds old
 """
 
 from cookhouse.server.status.metrics import Metrics
-from cookhouse.server.status.status import Status
+from cookhouse.server.status.status import ServerStatus
 from cookhouse.server.status.worker_watch import WorkerWatches
 
-__all__ = ["Metrics", "Status", "WorkerWatches"]
+__all__ = ["Metrics", "ServerStatus", "WorkerWatches"]

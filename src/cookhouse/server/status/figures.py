@@ -56,7 +56,7 @@ class Live:
                     model,
                     service.sequencer.length(model),
                     places.get(model.model_id),
-                    service.sequencer.patience.words(model.model_id),
+                    service.sequencer.retries.reason(model.model_id),
                 )
                 for model in models
             ],
@@ -69,8 +69,8 @@ def base_models(service: Service, live: Live) -> list[Json]:
     held = Counter(one.model.base_model for one in live.models)
     samplers = Counter(one.base_model for session in live.sessions for one in session.samplers.values())
     found = []
-    for name in service.base_models.names:
-        info = service.base_models.named(name)
+    for name in service.requests.base_models.names:
+        info = service.requests.base_models.named(name)
         found.append(
             {
                 "name": name,
@@ -128,9 +128,9 @@ def models(live: Live, viewer: Viewer) -> Json:
 
 
 def samples(service: Service, viewer: Viewer, seen: Sequence[Seen]) -> list[Json]:
-    """Requests that wait or run, by tenant and base model; sequences are those of all workers that have told."""
+    """Requests that wait or run, by tenant and base model; sequences are those of all workers that have reported."""
     now = time.monotonic()
-    names = {service.base_models.named(name).name: name for name in service.base_models.names}
+    names = {service.requests.base_models.named(name).name: name for name in service.requests.base_models.names}
     running: Counter[tuple[str, str]] = Counter()
     waiting: Counter[tuple[str, str]] = Counter()
     statuses = [one.status for one in seen if one.status is not None]
@@ -146,7 +146,7 @@ def samples(service: Service, viewer: Viewer, seen: Sequence[Seen]) -> list[Json
             "num_running_sequences": running[owner, base_model] if statuses else None,
             "num_waiting_sequences": waiting[owner, base_model] if statuses else None,
         }
-        for (owner, base_model), (number, oldest_at) in service.samples.lengths().items()
+        for (owner, base_model), (number, oldest_at) in service.sequencer.samples.lengths().items()
         if viewer.sees(owner)
     ]
 
@@ -157,7 +157,7 @@ def waiting(service: Service, live: Live) -> Json:
     num_with_workers = sum(isinstance(command, Sample) for command in commands)
     return {
         "num_training_requests": sum(one.length.num_accepting + one.length.num_waiting for one in live.models),
-        "num_samples": max(0, len(service.samples) - num_with_workers),
+        "num_samples": max(0, len(service.sequencer.samples) - num_with_workers),
         "num_models": sum(one.worker is None and one.model.loss is None for one in live.models),
     }
 
@@ -166,7 +166,7 @@ def tenants(
     service: Service, live: Live, viewer: Viewer, checkpoints: Mapping[str, tuple[int, int]] | None
 ) -> tuple[list[Json], Json]:
     """Of each tenant that the viewer may see, and of all together."""
-    rates, held = service.meter.recent.rates(), service.held.by_owner
+    rates, held = service.meter.recent.rates(), service.sequencer.held.by_owner
     num_sessions = Counter(session.owner for session in live.sessions)
     num_models, waiting, running = Counter[str](), Counter[str](), Counter[str]()
     for one in live.models:
@@ -174,7 +174,7 @@ def tenants(
         waiting[one.model.owner] += one.length.num_waiting
         running[one.model.owner] += one.length.num_running
     num_samples: Counter[str] = Counter()
-    for (owner, _), (number, _) in service.samples.lengths().items():
+    for (owner, _), (number, _) in service.sequencer.samples.lengths().items():
         num_samples[owner] += number
 
     def row(owners: Iterable[str]) -> Json:

@@ -8,13 +8,13 @@ from dataclasses import asdict
 
 from cookhouse.server.access.latencies import WINDOW_SECONDS, RouteTimes
 from cookhouse.server.leases.members import Member
-from cookhouse.server.recovery.journaling import FILES, OFF
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings
 from cookhouse.server.status.cached import Reading
 from cookhouse.server.status.figures import Json, Live
 from cookhouse.server.status.stored import Listed, Machine
 from cookhouse.server.status.viewer import Viewer
+from cookhouse.server.storage.journal import FILES, OFF
 from cookhouse.version import __version__
 
 _SETTINGS = (
@@ -44,13 +44,13 @@ def server(service: Service, viewer: Viewer, machine: Machine | None) -> Json:
         "draining": {
             "is_draining": service.draining.is_begun,
             "num_entered": service.draining.num_entered,
-            "num_results_kept": len(service.futures),
+            "num_results_kept": len(service.sequencer.futures),
         },
         "memory_bytes": None if machine is None else machine.resident_bytes,
         "machine_memory_available_bytes": None if machine is None else machine.available_bytes,
         "unserved": _unserved(service),
-        "held_bytes": sum(service.held.by_owner.values()),
-        "max_held_bytes": service.held.max_bytes,
+        "held_bytes": sum(service.sequencer.held.by_owner.values()),
+        "max_held_bytes": service.sequencer.held.max_bytes,
         "settings": settings(service.settings),
     }
 
@@ -86,9 +86,9 @@ def settings(used: Settings) -> Json:
 
 def journal(service: Service, live: Live, machine: Machine | None) -> Json | None:
     """None: there is no journal."""
-    if service.commit is None:
+    if service.storage.journal is None:
         return None
-    state = service.commit.state
+    state = service.storage.journal.commit.state
     now = time.time()
     return {
         "last_commit_seconds_ago": None if state.last_at is None else now - state.last_at,
@@ -105,7 +105,7 @@ def journal(service: Service, live: Live, machine: Machine | None) -> Json | Non
 def disk(service: Service, viewer: Viewer, machine: Reading[Machine]) -> Json:
     value = machine.value
     return {
-        "folder": str(service.folder.absolute()) if viewer.is_operator else None,
+        "folder": str(service.storage.folder.absolute()) if viewer.is_operator else None,
         "bytes": None if value is None else value.disk_bytes,
         "free_bytes": None if value is None else value.disk_free_bytes,
         "database_bytes": None if value is None else value.database_bytes,

@@ -28,7 +28,7 @@ class Metrics:
     def __init__(self, service: Service, watches: WorkerWatches) -> None:
         self._service = service
         self._watches = watches
-        self._used = Cached(service.metering.by_owner, seconds=_USAGE_SECONDS)
+        self._used = Cached(service.requests.metering.by_owner, seconds=_USAGE_SECONDS)
 
     async def text(self) -> bytes:
         """All of them, of all tenants. A tenant is named as by `KeyRing.label_of`. What was used is left
@@ -81,11 +81,13 @@ def _usage(tenants: Mapping[str, Usage]) -> Iterator[Metric]:
 def _server(service: Service, live: Live) -> Iterator[Metric]:
     yield GaugeMetricFamily("cookhouse_sessions", "Sessions that have not ended.", value=len(live.sessions))
     yield GaugeMetricFamily(
-        "cookhouse_requests", "Requests that wait, run, or have a result that is kept.", value=len(service.futures)
+        "cookhouse_requests",
+        "Requests that wait, run, or have a result that is kept.",
+        value=len(service.sequencer.futures),
     )
     models = GaugeMetricFamily("cookhouse_models", "Models in training.", labels=["base_model"])
     held = Counter(one.model.base_model for one in live.models)
-    for name in {**dict.fromkeys(service.base_models.names), **held}:
+    for name in {**dict.fromkeys(service.requests.base_models.names), **held}:
         models.add_metric([name], held[name])
     yield models
     yield GaugeMetricFamily(
@@ -93,12 +95,14 @@ def _server(service: Service, live: Live) -> Iterator[Metric]:
         "Requests of models that wait or run.",
         value=sum(one.length.num_waiting + one.length.num_running for one in live.models),
     )
-    yield GaugeMetricFamily("cookhouse_samples", "Sampling requests that wait or run.", value=len(service.samples))
+    yield GaugeMetricFamily(
+        "cookhouse_samples", "Sampling requests that wait or run.", value=len(service.sequencer.samples)
+    )
     if service.leases is not None:
         name, what = "cookhouse_servers", "Servers that share the sessions, this one among them."
         yield GaugeMetricFamily(name, what, value=service.leases.num_living)
-    if service.commit is not None:
-        state = service.commit.state
+    if service.storage.journal is not None:
+        state = service.storage.journal.commit.state
         yield GaugeMetricFamily(
             "cookhouse_journal_waiting", "Commits of the journal that are not written yet.", value=state.num_waiting
         )

@@ -22,13 +22,13 @@ _AGAIN_SECONDS = 0.5
 """How long an answer is given again to the same tenant: what many pages ask costs as much as one does."""
 
 
-class Status:
+class ServerStatus:
     """Lives on the event loop."""
 
     def __init__(self, service: Service, latencies: Latencies, watches: WorkerWatches) -> None:
         self._service = service
         self._watches = watches
-        self._machine = Cached(partial(read_machine, service.folder), seconds=_DISK_SECONDS)
+        self._machine = Cached(partial(read_machine, service.storage.folder), seconds=_DISK_SECONDS)
         self._totals = Cached(partial(read_totals, service), seconds=_STORE_SECONDS)
         self._servers = Cached(partial(read_servers, service), seconds=_SERVERS_SECONDS)
         self._times = Cached(latencies.times, seconds=_ROUTES_SECONDS)

@@ -1,4 +1,4 @@
-"""What is read from the disk and the database. Blocking, for threads."""
+"""Figures from the disk and the database. Blocking, for threads."""
 
 import os
 import shutil
@@ -58,14 +58,16 @@ def read_machine(state_dir: Path) -> Machine:
 
 def read_totals(service: Service) -> Mapping[str, tuple[int, int]]:
     """Number and bytes of checkpoints, by owner."""
-    return service.store.checkpoint_totals()
+    return service.storage.store.checkpoint_totals()
 
 
 def read_listed(service: Service, viewer: Viewer) -> Listed:
     live = [session.session_id for session in service.sessions if viewer.sees(session.owner)]
     return Listed(
-        checkpoints=service.store.newest_checkpoints(None if viewer.is_operator else viewer.owner, limit=MAX_ROWS),
-        session_names=service.store.session_names(live[-MAX_ROWS:]),
+        checkpoints=service.storage.store.newest_checkpoints(
+            None if viewer.is_operator else viewer.owner, limit=MAX_ROWS
+        ),
+        session_names=service.storage.store.session_names(live[-MAX_ROWS:]),
     )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong, in sentences: what an operator reads first."""
+"""Troubles, in sentences: what an operator reads first."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -85,7 +85,7 @@ def _queues(status: dict[str, Any]) -> Iterator[str]:
 
 
 def _since(loss: dict[str, Any]) -> str:
-    """When it was, and why where that may be told."""
+    """When it was, and why where that may be said."""
     reason = "" if loss["reason"] is None else f": {loss['reason']}"
     return f"{_seconds(loss['seconds_ago'])} ago{reason}"
 

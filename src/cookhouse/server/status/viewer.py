@@ -1,4 +1,4 @@
-"""Who asks, and what of others is told."""
+"""Viewer of the status: a tenant, and how it sees others."""
 
 from dataclasses import dataclass
 

@@ -46,7 +46,7 @@ def num_commands(worker: WorkerHandle) -> int:
 
 
 def cache_use(service: Service, cache: CacheUse) -> Json:
-    names = {service.base_models.named(name).name: name for name in service.base_models.names}
+    names = {service.requests.base_models.named(name).name: name for name in service.requests.base_models.names}
     return {
         "base_model": names.get(cache.base_model, cache.base_model),
         "used_bytes": cache.num_used_blocks * cache.block_bytes,

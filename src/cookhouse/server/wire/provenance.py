@@ -1,4 +1,4 @@
-"""Where the tokens of a datum come from, as its client says: spans of prompts and of sampled sequences.
+"""Provenance of a datum's tokens, as its client says: spans of prompts and of sampled sequences.
 
 Spans follow one another and cover a field: `model_input`, or the targets of the loss, of which target t stands behind
 token t of the input.

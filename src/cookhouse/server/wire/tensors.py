@@ -19,7 +19,7 @@ _OBJECT_BYTES = 1024
 """What a chunk, a tensor or a datum takes beside its values, and its time; on the wire an empty one takes two bytes."""
 
 
-class Budget:
+class Allowance:
     """Bytes that one request may still take once decoded: sparse shapes and empty datums are free to write and dear to
     hold.
     """
@@ -40,7 +40,7 @@ class Budget:
         self.take(_OBJECT_BYTES)
 
 
-def decode_tokens(chunks: Any, budget: Budget) -> NDArray[np.int64]:
+def decode_tokens(chunks: Any, budget: Allowance) -> NDArray[np.int64]:
     """The tokens of a datum's chunks in one int64 array."""
     parts = []
     for chunk in chunks:
@@ -57,7 +57,7 @@ def decode_tokens(chunks: Any, budget: Budget) -> NDArray[np.int64]:
     return tokens
 
 
-def decode_tensor(tensor: pb.Tensor, name: str, budget: Budget) -> NDArray[Any]:
+def decode_tensor(tensor: pb.Tensor, name: str, budget: Allowance) -> NDArray[Any]:
     """A dense float32 or int64 array in the tensor's shape; unlisted cells of a sparse one are 0."""
     budget.take_object()
     dtype = _DTYPES.get(tensor.dtype)
@@ -76,7 +76,7 @@ def decode_tensor(tensor: pb.Tensor, name: str, budget: Budget) -> NDArray[Any]:
 
 
 def _dense_from_csr(
-    csr: pb.SparseCsr, dtype: np.dtype[Any], shape: tuple[int, ...], name: str, budget: Budget
+    csr: pb.SparseCsr, dtype: np.dtype[Any], shape: tuple[int, ...], name: str, budget: Allowance
 ) -> NDArray[Any]:
     if len(shape) != 2:
         raise InputError(f"{name} is sparse, but its shape {list(shape)} has not two dimensions")

@@ -16,7 +16,7 @@ from cookhouse.errors import InputError
 from cookhouse.losses.policy_losses import OWN_LOSSES, STABLE_REINFORCE
 from cookhouse.server.wire.fields import FieldCounter, fields_before, split_messages
 from cookhouse.server.wire.provenance import Provenance, decode_provenance
-from cookhouse.server.wire.tensors import Budget, decode_tensor, decode_tokens
+from cookhouse.server.wire.tensors import Allowance, decode_tensor, decode_tokens
 
 _MAX_FIELDS = 2**18
 """Of a request: a datum of the SDK's has about 40."""
@@ -73,7 +73,7 @@ def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
     message = head.message
     if not head.data_D:
         raise InputError("the request has no datum; send at least one")
-    budget = Budget(max_bytes)
+    budget = Allowance(max_bytes)
     data_D = [
         _decode_datum(bytes(head.body[one]), index, budget, message.loss_fn) for index, one in enumerate(head.data_D)
     ]
@@ -92,7 +92,7 @@ def provenance_of(head: TrainingHead, num_tokens: Iterable[int]) -> Sequence[Pro
     return [decode_provenance(datum, length) for datum, length in zip(data, num_tokens, strict=True)]
 
 
-def _decode_datum(data: bytes, index: int, budget: Budget, loss_fn: str) -> TrainingDatum:
+def _decode_datum(data: bytes, index: int, budget: Allowance, loss_fn: str) -> TrainingDatum:
     try:
         budget.take_object()
         datum = pb.Datum.FromString(data)
@@ -107,7 +107,7 @@ def _decode_datum(data: bytes, index: int, budget: Budget, loss_fn: str) -> Trai
         raise InputError(f"datum {index}: {error}") from error
 
 
-def _add_mask(datum: pb.Datum, num_tokens: int, inputs: dict[str, NDArray[Any]], budget: Budget) -> None:
+def _add_mask(datum: pb.Datum, num_tokens: int, inputs: dict[str, NDArray[Any]], budget: Allowance) -> None:
     """Add which targets were sampled, as the spans of a datum say, for the loss that reads it."""
     name = OWN_LOSSES[STABLE_REINFORCE].mask_input
     assert name is not None

@@ -1,4 +1,4 @@
-"""How many values a JSON text has, counted before they are made: two brackets are two bytes, and a list hundreds."""
+"""Count of the values in a JSON text, before they are made: two brackets are two bytes, and a list hundreds."""
 
 from cookhouse.server.refusals import TooLargeError
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from tests.simulation.virtual import World
 
 from cookhouse.server.refusals import StorageBusyError, StorageError
-from cookhouse.server.storage.journal import FINISHED, Answer, Entry, GroupCommit, JournalReader, Segments, State
+from cookhouse.server.storage.journal import FINISHED, Answer, Entry, GroupCommit, JournalReader, SegmentFiles, State
 from cookhouse.server.storage.journal.segments import MAX_ROW_BYTES
 from cookhouse.server.storage.store.database import Database
 from cookhouse.server.storage.store.store import Store
@@ -116,7 +116,7 @@ class Journal:
         self.folder = folder
         self.store = Store(place or folder / "server.db")
         self.database = FlakyDatabase(self.store.database)
-        self.segments = Segments(url or f"file://{folder / 'journal'}")
+        self.segments = SegmentFiles(url or f"file://{folder / 'journal'}")
         self.reader = JournalReader(self.store, self.segments)
 
     def run(self, main: Callable[[GroupCommit], Awaitable[T]]) -> T:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.storage.journal.test_restoring import Fragile, large_pass, served
+from tests.server.recovery.test_recovery import Fragile, large_pass, served
 from tests.waiting import wait_until
 
 from cookhouse.errors import CookhouseError
@@ -83,7 +83,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Crashed:
         patch.setattr(States, "_is_due", lambda *_: True)
         server.step(model_id, 4)
         wait_until(lambda: len(list((folder / "state" / "states").glob("[!.]*"))) == 1)
-        journal = server.host.service._journal
+        journal = server.host.service.storage.journal
         assert journal is not None
         wait_until(lambda: journal.reader.states(session_id))
         patch.setattr(States, "_is_due", lambda *_: False)

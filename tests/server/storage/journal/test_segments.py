@@ -11,7 +11,7 @@ from tests.server.storage.journal.examples import LARGE, Journal, answer, body, 
 
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.storage.journal import AddAnswer, AddEntry, DamagedBodyError, Segments
+from cookhouse.server.storage.journal import AddAnswer, AddEntry, DamagedBodyError, SegmentFiles
 from cookhouse.server.storage.journal.segments import Place
 from cookhouse.server.storage.store.tables import AnswerRecord, EntryRecord
 
@@ -21,7 +21,7 @@ DAMAGED = "the service's journal is damaged: .* does not hold the [0-9,]+ bytes"
 @pytest.mark.parametrize("scheme", ["file", "memory", "rows"])
 def test_bodies_come_back(tmp_path: Path, scheme: str) -> None:
     urls = {"file": f"file://{tmp_path}/of a run/100%", "memory": f"memory://{tmp_path.name}", "rows": "rows"}
-    segments = Segments(urls[scheme])
+    segments = SegmentFiles(urls[scheme])
     bodies = [b"", body(1, LARGE - 1), body(2, LARGE), b"small", body(3, 3 * LARGE)]
     places = segments.write(bodies)
     names = {place.segment for place in places} - {None}
@@ -31,7 +31,7 @@ def test_bodies_come_back(tmp_path: Path, scheme: str) -> None:
     assert segments.names() == names
     assert len(names) == (scheme != "rows")
     kept = [each if place.segment is None else None for each, place in zip(bodies, places, strict=True)]
-    read = Segments(urls[scheme]).read
+    read = SegmentFiles(urls[scheme]).read
     assert [read(place, row) for place, row in zip(places, kept, strict=True)] == bodies
     for _ in range(2):
         segments.delete(sorted(filter(None, names)))
@@ -39,7 +39,7 @@ def test_bodies_come_back(tmp_path: Path, scheme: str) -> None:
 
 
 def test_only_its_user_may_read_them(tmp_path: Path) -> None:
-    segments = Segments(f"file://{tmp_path / 'journal'}")
+    segments = SegmentFiles(f"file://{tmp_path / 'journal'}")
     segments.write([body(1, LARGE)])
     (path,) = (tmp_path / "journal").iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -49,14 +49,14 @@ def test_only_its_user_may_read_them(tmp_path: Path) -> None:
 def test_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:
     """Catches bodies that lie beside the state folder, where no backup looks for them."""
     folder = tmp_path / "my state" / "journal"
-    Segments(folder.as_uri()).write([body(1, LARGE)])
+    SegmentFiles(folder.as_uri()).write([body(1, LARGE)])
     assert len(list(folder.iterdir())) == 1
 
 
 def test_the_folder_itself_survives_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = []
     monkeypatch.setattr(os, "fsync", lambda at: synced.append(Path(f"/proc/self/fd/{at}").readlink()))
-    Segments(f"file://{tmp_path / 'journal'}")
+    SegmentFiles(f"file://{tmp_path / 'journal'}")
     assert synced == [tmp_path]
 
 
@@ -101,8 +101,8 @@ def test_a_name_in_a_row_leads_nowhere_else(tmp_path: Path, name: str) -> None:
     for folder in (tmp_path, tmp_path / "journal"):
         folder.mkdir(exist_ok=True)
         (folder / "secret").write_bytes(b"secret")
-    segments = Segments(f"file://{tmp_path / 'journal'}")
-    place = replace(Segments("rows").write([b"secret"])[0], segment=name, offset=0)
+    segments = SegmentFiles(f"file://{tmp_path / 'journal'}")
+    place = replace(SegmentFiles("rows").write([b"secret"])[0], segment=name, offset=0)
     with pytest.raises(DamagedBodyError, match="is damaged"):
         segments.read(place, None)
     with pytest.raises(AssertionError, match="is no segment"):
@@ -111,26 +111,26 @@ def test_a_name_in_a_row_leads_nowhere_else(tmp_path: Path, name: str) -> None:
 
 
 def test_bodies_that_lie_elsewhere_are_told_of_by_name(tmp_path: Path) -> None:
-    (place,) = Segments(f"file://{tmp_path}").write([body(1, LARGE)])
+    (place,) = SegmentFiles(f"file://{tmp_path}").write([body(1, LARGE)])
     with pytest.raises(DamagedBodyError, match=r"was set to rows, and segment [0-9a-f]{32}.segment lies elsewhere"):
-        Segments("rows").read(place, None)
+        SegmentFiles("rows").read(place, None)
 
 
 @pytest.mark.parametrize("url", ["journal", "ftp://host/journal", "s3://", ""])
 def test_no_place_for_a_journal_is_said_at_the_start(url: str) -> None:
     with pytest.raises(InputError, match=r"write file:///FOLDER|scheme of a blob store|names no bucket"):
-        Segments(url)
+        SegmentFiles(url)
 
 
 def test_a_folder_that_cannot_be_made_is_said_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"the journal cannot be kept in .*; name another place"):
-        Segments(f"file://{tmp_path}/file/journal")
+        SegmentFiles(f"file://{tmp_path}/file/journal")
 
 
 def test_failures_of_a_disk_or_a_cloud_are_the_stores(tmp_path: Path) -> None:
-    segments = Segments(f"file://{tmp_path / 'journal'}")
+    segments = SegmentFiles(f"file://{tmp_path / 'journal'}")
     (tmp_path / "journal").rmdir()
     with pytest.raises(StorageError, match="the service's journal cannot be used: No such file"):
         segments.write([body(1, LARGE)])
-    assert Segments("rows").read(Place(num_bytes=0, crc=0), b"") == b""
+    assert SegmentFiles("rows").read(Place(num_bytes=0, crc=0), b"") == b""

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import sqlalchemy as sa
 from tests.server.storage.journal.examples import LARGE, body, entry, state
 
-from cookhouse.server.storage.journal import AddEntry, GroupCommit, PutState, Segments
+from cookhouse.server.storage.journal import AddEntry, GroupCommit, PutState, SegmentFiles
 from cookhouse.server.storage.store.store import Store
 
 NUM_AT_ONCE = 2
@@ -54,7 +54,7 @@ def _write(folder: Path, num_moments: int) -> None:
     for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
         sa.event.listen(store.database.backend.writers, name, moment)
     with patch.object(os, "fsync", fsync), patch.object(Path, "unlink", delete):
-        asyncio.run(_commit(GroupCommit(store, Segments(f"file://{folder / 'journal'}")), folder, moment))
+        asyncio.run(_commit(GroupCommit(store, SegmentFiles(f"file://{folder / 'journal'}")), folder, moment))
 
 
 async def _commit(group: GroupCommit, folder: Path, moment: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.server.conftest import OpenStore
-from tests.server.storage.journal.test_restoring import served, undisturbed
+from tests.server.recovery.test_recovery import served, undisturbed
 from tests.waiting import wait_until
 
 from cookhouse.errors import InputError

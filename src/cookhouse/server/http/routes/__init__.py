@@ -1,36 +1,13 @@
 """HTTP routes: read a request, hand it to the service, write the answer. They hold no policy."""
 
-from cookhouse.server.http.routes import (
-    archive,
-    external_weights,
-    futures,
-    not_offered,
-    sampling,
-    session_archive,
-    sessions,
-    sharing,
-    status,
-    training,
-    usage,
-    workers,
-)
+from cookhouse.server.http.routes import checkpoints, clients, not_offered, operation, sessions
 
-ROUTERS = (
-    archive.router,
-    external_weights.router,
-    futures.router,
-    not_offered.router,
-    sampling.router,
-    session_archive.router,
-    sessions.router,
-    sharing.router,
-    status.router,
-    training.router,
-    usage.router,
-    workers.router,
-)
+ROUTERS = (checkpoints.router, clients.router, not_offered.router, operation.router, sessions.router)
 
-HOT_ROUTES = (*sampling.hot.routes, *futures.hot.routes, *training.hot.routes, *sessions.hot.routes)
+PLAIN_ROUTER = operation.plain
+"""Of no prefix."""
+
+HOT_ROUTES = (*clients.hot.routes, *sessions.hot.routes)
 """Of the same prefix as `ROUTERS`, and before them."""
 
-__all__ = ["HOT_ROUTES", "ROUTERS"]
+__all__ = ["HOT_ROUTES", "PLAIN_ROUTER", "ROUTERS"]

@@ -1,4 +1,4 @@
-"""What every route needs: the service, whose request it is, and the body in its type."""
+"""Exchanges of every route: the service, the tenant, the body in its type, and the server that holds its session."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel
 from pydantic_core import from_json
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from cookhouse.errors import InputError
@@ -18,7 +18,6 @@ from cookhouse.server.access.bodies import Body, read_body
 from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.refusals import ForbiddenError
 from cookhouse.server.sequencer.draining import changes_state
-from cookhouse.server.sequencer.intake import Arrived
 from cookhouse.server.service import Service
 from cookhouse.server.wire import ValueCounter, begun_training, training_counter
 
@@ -57,7 +56,9 @@ Operator = Annotated[str, Depends(_operator)]
 
 
 @asynccontextmanager
-async def training_body(request: Request, owner: str) -> AsyncIterator[tuple[bytes | bytearray, Body]]:
+async def training_body(
+    request: Request, service: Service, owner: str
+) -> AsyncIterator[tuple[bytes | bytearray, Body]]:
     """The body of a training request, decompressed and counted, and as it came; it counts as the tenant's until the end
     of the block.
 
@@ -66,9 +67,8 @@ async def training_body(request: Request, owner: str) -> AsyncIterator[tuple[byt
         BusyError: the tenant has the server hold too much.
         ElsewhereError: it has been answered by another server.
     """
-    service = await _service(request)
     most = service.settings
-    with service.held.lease(owner) as lease:
+    with service.sequencer.held.lease(owner) as lease:
         with service.sessions.hearing.receiving(owner) as on_part:
             body = await read_body(
                 request,
@@ -82,7 +82,7 @@ async def training_body(request: Request, owner: str) -> AsyncIterator[tuple[byt
             if begun.model_id:
                 await check_place(request, service, begun, body)
         counter = training_counter(body.num_bytes)
-        if counter is None and not body.is_compressed:
+        if counter is None and not body.encoding:
             yield body.data, body
         else:
             yield await read_in_turn(service, owner, body, lambda: body.read(counter)), body
@@ -92,7 +92,7 @@ Answer = Callable[[Request, Service, str], Awaitable[Response]]
 
 
 class HotRoutes:
-    """What clients post at every step: matched first, without FastAPI's dependencies, which take as long as we do."""
+    """Posted to at every step: matched first, without FastAPI's dependencies, which take as long as we do."""
 
     def __init__(self) -> None:
         self.routes: list[Route] = []
@@ -102,7 +102,8 @@ class HotRoutes:
 
         def add(answer: Answer) -> Answer:
             async def endpoint(request: Request) -> Response:
-                return await answer(request, await _service(request), await _owner(request))
+                service: Service = request.app.state.service
+                return await answer(request, service, service.keys.owner_of(request.headers.get("x-api-key")))
 
             self.routes.append(Route(path, endpoint, methods=["POST"]))
             return answer
@@ -110,20 +111,7 @@ class HotRoutes:
         return add
 
 
-async def content_of(request: Request, kind: type[Content]) -> Content:
-    """The JSON body as one of the SDK's request types. Raises as `content_and_body`."""
-    content, _ = await content_and_body(request, kind)
-    return content
-
-
-async def accepted(request: Request, service: Service, owner: str, route: str, kind: type[BaseModel]) -> Response:
-    """The answer to a request that changes a model: its future. Raises as `content_and_body`."""
-    content, body = await content_and_body(request, kind)
-    arrived = Arrived(kind=route, body=body.data, encoding=body.encoding)
-    return future_answer(*await service.accepting.accept(owner, content, arrived))
-
-
-async def content_and_body(request: Request, kind: type[Content]) -> tuple[Content, Body]:
+async def read_content(request: Request, service: Service, owner: str, kind: type[Content]) -> tuple[Content, Body]:
     """The JSON body as one of the SDK's request types, and as it came.
 
     Raises:
@@ -133,9 +121,8 @@ async def content_and_body(request: Request, kind: type[Content]) -> tuple[Conte
         InputError: it is no JSON.
         pydantic.ValidationError: it is not of that type.
     """
-    service, owner = await _service(request), await _owner(request)
     most = min(service.settings.max_json_bytes, service.settings.max_body_bytes)
-    with service.held.lease(owner) as lease:
+    with service.sequencer.held.lease(owner) as lease:
         with service.sessions.hearing.receiving(owner) as on_part:
             body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most, on_part=on_part)
         content = await read_in_turn(service, owner, body, lambda: _content(body, kind))
@@ -176,17 +163,13 @@ async def read_in_turn(service: Service, owner: str, body: Body, read: Callable[
     """What `read` makes of a body: off the event loop if it is large, with the tenants in rotation."""
     if body.num_bytes <= _INLINE_BYTES:
         return read()
-    async with service.reading.turn(owner):
+    async with service.requests.reading.hold(owner):
         return await asyncio.to_thread(read)
 
 
 async def forget(_request: Request, _error: Exception) -> Response:
     """The answer to a client that has gone, in the middle of its request or while it waited: nobody reads it."""
     return Response(status_code=499)
-
-
-def future_answer(request_id: str, model_id: str) -> JSONResponse:
-    return JSONResponse({"request_id": request_id, "model_id": model_id})
 
 
 def texts(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""What OpenAI's clients ask for: weights by name, and answers of theirs while they are sampled."""
+"""Completions for OpenAI's clients: weights by name, and answers while they are sampled."""

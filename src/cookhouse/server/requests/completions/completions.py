@@ -14,8 +14,8 @@ from cookhouse.errors import InputError
 from cookhouse.server.requests.completions.chats import ChatFormats
 from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
-from cookhouse.server.sequencer.rotation import Rotation
-from cookhouse.server.sequencer.samples import Samples
+from cookhouse.server.sequencer.fairness import FairLock
+from cookhouse.server.sequencer.sample_queue import SampleQueue
 from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest, FieldError
 from cookhouse.server.wire.openai.fields import check_length, check_letters
 
@@ -25,12 +25,12 @@ _T = TypeVar("_T")
 class Answers:
     """Lives on the event loop; what reads and writes text is done in a thread of its own."""
 
-    def __init__(self, weights: WeightNames, samples: Samples) -> None:
+    def __init__(self, weights: WeightNames, samples: SampleQueue) -> None:
         self.weights = weights
         self._samples = samples
         self._formats = ChatFormats()
         self._text_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="texts")
-        self._text_turns = Rotation()
+        self._text_lock = FairLock()
         self._live: set[Sampling] = set()
 
     async def chat(self, owner: str, request: ChatRequest) -> tuple[ChatAnswer, Sampling]:
@@ -109,7 +109,7 @@ class Answers:
 
     async def in_text_thread(self, owner: str, call: Callable[[], _T]) -> _T:
         """Do what takes long with texts, one after another, the tenants in rotation."""
-        async with self._text_turns.turn(owner):
+        async with self._text_lock.hold(owner):
             return await asyncio.get_running_loop().run_in_executor(self._text_thread, call)
 
     def end(self, sampling: Sampling) -> None:
@@ -130,7 +130,7 @@ class Answers:
         self._live.add(sampling)
         try:
             for request in requests:
-                self._samples.stream(request, weights.snapshot, sampling.tell, owner=owner)
+                self._samples.stream(request, weights.snapshot, sampling.emit, owner=owner)
         except InputError:
             self.end(sampling)
             raise

@@ -1,6 +1,6 @@
 """Samples of one answer while they are drawn.
 
-engine ── tell ──► queue ──► outputs ──► route ── close ──► engine cancels what is not over
+engine ── emit ──► queue ──► outputs ──► route ── close ──► engine cancels what is not over
 """
 
 import asyncio
@@ -19,7 +19,7 @@ class Sampling:
         self._cancel = cancel
         self._queue: asyncio.Queue[SampleOutput | Exception] = asyncio.Queue()
 
-    def tell(self, output: SampleOutput | Exception) -> None:
+    def emit(self, output: SampleOutput | Exception) -> None:
         """Hand over what the engine says of a request, or why it says no more."""
         self._queue.put_nowait(output)
 

@@ -16,13 +16,12 @@ from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.registry import ModelRegistry, Query
 from cookhouse.server.refusals import NotFoundError
-from cookhouse.server.requests.base_models import BaseModels
+from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.sampling import SamplingRequests
-from cookhouse.server.sequencer.samples import Samples
-from cookhouse.server.sessions.sessions import Snapshot
+from cookhouse.server.sequencer.sample_queue import SampleQueue
+from cookhouse.server.sessions.sessions import SamplerWeights
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
-from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
-from cookhouse.server.storage.store.store import Store
+from cookhouse.server.storage.storage import Storage
 
 _TINKER = "tinker://"
 _MAX_LISTED = 1000
@@ -39,7 +38,7 @@ class NamedWeights:
     base_model: str
     """As clients call it."""
     info: BaseModelInfo
-    snapshot: Snapshot | None = None
+    snapshot: SamplerWeights | None = None
     """None: the bare base model."""
     renderer_name: str | None = None
     """Of the run that trained them, where it said so."""
@@ -51,24 +50,23 @@ class WeightNames:
     def __init__(
         self,
         *,
-        base_models: BaseModels,
-        checkpoints: Checkpoints,
+        base_models: OfferedModels,
         sampling: SamplingRequests,
-        samples: Samples,
-        store: Store,
+        samples: SampleQueue,
+        storage: Storage,
         registry: ModelRegistry | None = None,
         runs: Mapping[str, str] | None = None,
     ) -> None:
         """`runs` has `tinker://` paths by the names that they may be asked for by."""
         self._base_models = base_models
-        self._checkpoints = checkpoints
+        self._checkpoints = storage.checkpoints
         self._sampling = sampling
         self._samples = samples
-        self._store = store
+        self._store = storage.store
         self._began_at = time.time()
         self._registry = registry
         self._runs = runs or {}
-        self._loaded: OrderedDict[tuple[str, str], Snapshot] = OrderedDict()
+        self._loaded: OrderedDict[tuple[str, str], SamplerWeights] = OrderedDict()
 
     def listed(self, owner: str) -> dict[str, float]:
         """The names that a tenant can ask for, and since when what they name has been there. Blocking."""
@@ -124,7 +122,7 @@ class WeightNames:
         if not path.startswith(_TINKER) and self._registry is not None:
             try:
                 version = self._registry.get(name)
-            except InputError:  # whose message would tell of others
+            except InputError:  # whose message would name others
                 pass
             else:
                 resolved, path = version.id, version.weights_to_sample.path
@@ -140,7 +138,7 @@ class WeightNames:
             f"there is no model {name!r} here; name {', '.join(names)}, or the {_TINKER} path of a checkpoint of yours"
         )
 
-    def _snapshot(self, kept: StoredCheckpoint, owner: str) -> Snapshot:
+    def _snapshot(self, kept: StoredCheckpoint, owner: str) -> SamplerWeights:
         """The weights of a checkpoint, which begin to load with the first that asks for them."""
         key = owner, kept.row.checkpoint_id
         snapshot = self._loaded.get(key)

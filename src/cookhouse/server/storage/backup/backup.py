@@ -23,7 +23,7 @@ from cookhouse.server.storage.backup.named_files import (
     named_files,
     remove,
 )
-from cookhouse.server.storage.journal import Segments
+from cookhouse.server.storage.journal import SegmentFiles
 from cookhouse.server.storage.store.identity import ID_FILE
 from cookhouse.server.storage.store.private import SALT_FILE
 from cookhouse.server.storage.store.sqlite import copy_database
@@ -44,7 +44,7 @@ def back_up(state_dir: Path, folder: Path, *, journal: str | None = None, say: S
     """Copy a state folder, whose server may be running, to a new folder, whole or not at all.
 
     Files that never change are linked where both folders lie on one file system. `journal` is the URL of the journal's
-    segments where they lie elsewhere: the copy has them, too. `say` is told how far it is, and what of it is not as it
+    segments where they lie elsewhere: the copy has them, too. `say` reports how far it is, and what of it is not as it
     was written, which is copied all the same.
 
     Returns what the database names and the state folder has lost, so that the copy lacks it, too: paths below it.
@@ -55,7 +55,7 @@ def back_up(state_dir: Path, folder: Path, *, journal: str | None = None, say: S
     """
     _check(state_dir, folder)
     say_now_and_then = _now_and_then(say)
-    segments = None if journal is None else Segments(journal)
+    segments = None if journal is None else SegmentFiles(journal)
     with _new_folder(folder) as copy:
         for name in _UNNAMED:
             if (state_dir / name).is_file():
@@ -104,7 +104,9 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _copy_once(state_dir: Path, copy: Path, segments: Segments | None, damaged: dict[str, str], say: Say) -> set[str]:
+def _copy_once(
+    state_dir: Path, copy: Path, segments: SegmentFiles | None, damaged: dict[str, str], say: Say
+) -> set[str]:
     """Copy the database, and what it names that has not been copied yet. Returns what is not there; what is `damaged`
     is kept there.
     """

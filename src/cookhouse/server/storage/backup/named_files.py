@@ -1,4 +1,4 @@
-"""Which files of a state folder its database names, and a copy of one of them.
+"""Files of a state folder that its database names, and a copy of one of them.
 
 Each is written once, before a row names it (but for `loads`), and deleted after that row; a folder is renamed first.
 """
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from cookhouse.engine.contract import DamagedError
 from cookhouse.engine.files.checksums import verify
 from cookhouse.server.storage.checkpoints.state_folder import CHECKPOINTS
-from cookhouse.server.storage.journal import DamagedBodyError, Segments
+from cookhouse.server.storage.journal import DamagedBodyError, SegmentFiles
 from cookhouse.server.storage.journal.segments import Place
 from cookhouse.server.storage.store.store import Store
 from cookhouse.server.storage.store.tables import (
@@ -72,7 +72,7 @@ def damage_of(state_dir: Path, path: str, written: Written) -> str | None:
     """Why what a database names is not what was written; None: it is, or nobody knows."""
     try:
         if isinstance(written, Sequence):
-            segments = Segments((state_dir / _JOURNAL).absolute().as_uri())
+            segments = SegmentFiles((state_dir / _JOURNAL).absolute().as_uri())
             for place in written:
                 segments.read(place, None)
         else:
@@ -105,7 +105,7 @@ def copy_named(source: Path, target: Path) -> bool:
     return True
 
 
-def copy_segment(segments: Segments, target: Path) -> bool:
+def copy_segment(segments: SegmentFiles, target: Path) -> bool:
     """Copy a segment from where the journal keeps them. False: it is not there any more."""
     content = segments.whole(target.name)
     if content is None:

@@ -1,4 +1,4 @@
-"""The files of checkpoints in a blob store, and marks that tell the next server what a crash has left there.
+"""Files of checkpoints in a blob store, and marks by which the next server finds what a crash has left there.
 
     save      saving/<name> ──► files/<name>/… ──► row in the store ──► saving/<name> removed
     delete    going/<name> ──► row deleted ──► files/<name>/… removed ──► going/<name> removed
@@ -41,8 +41,8 @@ def files_name(row: CheckpointRow) -> str:
     """What the files of a checkpoint are kept under. Its time is part of it: where a server saves what one that it took
     over from was just saving, under the same id and perhaps to the same bytes, neither writes or deletes the other's.
     """
-    told = json.dumps([float(row.created_at).hex(), sorted((row.sha256 or {}).items())])
-    return f"{row.checkpoint_id}.{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+    content = json.dumps([float(row.created_at).hex(), sorted((row.sha256 or {}).items())])
+    return f"{row.checkpoint_id}.{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ def _encrypt(source: BinaryIO, target: BinaryIO, recipients: Recipients) -> None
 
 
 class _Output:
-    """A file to write to, which remembers why it could not: pyrage does not tell of a failure of its last write."""
+    """A file to write to, which remembers why it could not: pyrage does not report a failure of its last write."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""What servers that ended left in a folder of checkpoints: deleted where it was never finished, else put aside."""
+"""Leftovers of ended servers in a folder of checkpoints: deleted where never finished, else put aside."""
 
 import logging
 import shutil

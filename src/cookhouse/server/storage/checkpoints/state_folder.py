@@ -1,4 +1,4 @@
-"""What a state folder holds, read without its server."""
+"""Checkpoints in a state folder, read without its server."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing

@@ -1,6 +1,7 @@
 """The journal: what was accepted and is not yet part of a state on the disk."""
 
 from cookhouse.server.storage.journal.group_commit import GroupCommit
+from cookhouse.server.storage.journal.journal import FILES, OFF, Journal
 from cookhouse.server.storage.journal.reader import JournalReader
 from cookhouse.server.storage.journal.rows import (
     AddAnswer,
@@ -21,11 +22,13 @@ from cookhouse.server.storage.journal.rows import (
     SetSamplerFile,
     State,
 )
-from cookhouse.server.storage.journal.segments import DamagedBodyError, Segments
+from cookhouse.server.storage.journal.segments import DamagedBodyError, SegmentFiles
 from cookhouse.server.storage.store.rows import FINISHED
 
 __all__ = [
+    "FILES",
     "FINISHED",
+    "OFF",
     "AddAnswer",
     "AddEntry",
     "AddRecording",
@@ -41,9 +44,10 @@ __all__ = [
     "Entry",
     "FinishEntry",
     "GroupCommit",
+    "Journal",
     "JournalReader",
     "PutState",
-    "Segments",
+    "SegmentFiles",
     "SetRunOrder",
     "SetSamplerFile",
     "State",

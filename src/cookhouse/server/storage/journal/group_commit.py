@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from cookhouse.server.refusals import LeaseLostError, StorageBusyError, StorageError
 from cookhouse.server.storage.journal.rows import AddEntry, Change, DropEntry
-from cookhouse.server.storage.journal.segments import Segments
-from cookhouse.server.storage.journal.steps import NAMED_SEGMENTS, Step, bodies_of, execute, steps_of
+from cookhouse.server.storage.journal.segments import SegmentFiles
+from cookhouse.server.storage.journal.steps import NAMED_SEGMENTS, Statement, bodies_of, execute, steps_of
 from cookhouse.server.storage.store.failures import is_cut
 from cookhouse.server.storage.store.store import Store
 
@@ -35,7 +35,7 @@ class _Commit:
     """None: nobody waits for it, and no failure ends it."""
     give_up_at: float
     bodies: Sequence[bytes] = field(init=False)
-    steps: Sequence[Step] | None = None
+    steps: Sequence[Statement] | None = None
     """Made once its bodies are where they belong; they stay there when the rows have to be written again."""
     segments: set[str] = field(default_factory=set)
     is_unknown: bool = False
@@ -76,7 +76,7 @@ class GroupCommit:
     def __init__(
         self,
         store: Store,
-        segments: Segments,
+        segments: SegmentFiles,
         *,
         patience_seconds: float = 25.0,
         executor: Executor | None = None,
@@ -248,9 +248,9 @@ class GroupCommit:
                 commit.done.set_result(None)
             elif isinstance(error, StorageBusyError):
                 seconds = f" for {self._patience_seconds:g} s" if commit.give_up_at < math.inf else ""
-                told = StorageBusyError(f"nothing could be written{seconds}: {error}")
-                told.__cause__ = error
-                commit.done.set_exception(told)
+                busy = StorageBusyError(f"nothing could be written{seconds}: {error}")
+                busy.__cause__ = error
+                commit.done.set_exception(busy)
             else:
                 commit.done.set_exception(error)
         return None if error is None else commit.undone()
@@ -334,5 +334,5 @@ class GroupCommit:
             return names - set(session.scalars(NAMED_SEGMENTS))
 
 
-def _steps(commits: Iterable[_Commit]) -> list[Step]:
+def _steps(commits: Iterable[_Commit]) -> list[Statement]:
     return [step for commit in commits for step in commit.steps or ()]

@@ -1,4 +1,4 @@
-"""What the journal holds after a restart."""
+"""Reader of the journal, after a restart."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, undefer
 
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.storage.journal.rows import Answer, Entry, State
-from cookhouse.server.storage.journal.segments import DamagedBodyError, Place, Segments
+from cookhouse.server.storage.journal.segments import DamagedBodyError, Place, SegmentFiles
 from cookhouse.server.storage.store.row_sums import check_row
 from cookhouse.server.storage.store.rows import FINISHED, CheckpointRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.storage.store.store import Store
@@ -44,7 +44,7 @@ class Needed:
 class JournalReader:
     """Short, blocking calls, from any thread, about all tenants. Each raises StorageError where it cannot be read."""
 
-    def __init__(self, store: Store, segments: Segments) -> None:
+    def __init__(self, store: Store, segments: SegmentFiles) -> None:
         self._reading: Callable[[], AbstractContextManager[Session]] = store.database.reading
         self._segments = segments
 
@@ -133,10 +133,10 @@ class JournalReader:
     def answers(
         self, session_id: str, on_damaged: Callable[[str, DamagedBodyError], None] | None = None
     ) -> Sequence[Answer]:
-        """`on_damaged` is told which are not what was written, and are left out.
+        """`on_damaged` is called with those that are not what was written, which are left out.
 
         Raises:
-            DamagedBodyError: there is such a one, and nobody to be told.
+            DamagedBodyError: there is such a one, and no `on_damaged`.
         """
         query = sa.select(AnswerRecord).where(AnswerRecord.session_id == session_id).options(undefer(AnswerRecord.body))
         answers = []

@@ -1,10 +1,10 @@
-"""What the journal keeps, and the changes of it. A change that has been applied already does nothing more."""
+"""Rows of the journal, and changes of them. A change that has been applied already does nothing more."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cookhouse.server.storage.store.rows import RecordingRow, RunRow, SamplerRow, SessionRow
+from cookhouse.server.storage.store.rows import FINISHED, RecordingRow, RunRow, SamplerRow, SessionRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,11 @@ class Entry:
     """Of the body: "" or `zstd`."""
     accepted_at: float
     """Seconds since the epoch."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its answer is kept in its place."""
+        return self.kind == FINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +138,7 @@ class PutState:
 @dataclass(frozen=True, slots=True)
 class FinishEntry:
     """Keep the answer of a request that changed no state in place of its body. The entry stays until a state covers it:
-    it tells that the request has come.
+    it says that the request has come.
     """
 
     answer: Answer

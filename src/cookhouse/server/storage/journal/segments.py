@@ -65,7 +65,7 @@ class _Objects(Protocol):
     def names(self) -> Sequence[str]: ...
 
 
-class Segments:
+class SegmentFiles:
     """Blocking calls; those that change something come from one thread at a time."""
 
     def __init__(self, url: str) -> None:

@@ -43,7 +43,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Statement:
     """One statement, for several sets of values in order."""
 
     statement: sa.Executable
@@ -65,53 +65,53 @@ def bodies_of(change: Change) -> Sequence[bytes]:
             return []
 
 
-def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Step]:
+def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Statement]:
     """What a change does, in order; `places` has those of its bodies next."""
     match change:
         case AddEntry(entry=entry, body=body):
-            return [Step(_ADD_ENTRY, [_entry(entry) | _body_columns(body, next(places))])]
+            return [Statement(_ADD_ENTRY, [_entry(entry) | _body_columns(body, next(places))])]
         case DropEntry(request_id=request_id, position=position):
-            return [Step(_DROP_ENTRY_AT, [{"of": request_id, "at": position}], deletes=True)]
+            return [Statement(_DROP_ENTRY_AT, [{"of": request_id, "at": position}], deletes=True)]
         case AddSession(row=row):
-            return [Step(_ADD_SESSION, [_summed(SessionRecord, row)])]
+            return [Statement(_ADD_SESSION, [_summed(SessionRecord, row)])]
         case AddRun(row=run):
-            return [Step(_ADD_RUN, [_summed(RunRecord, run)])]
+            return [Statement(_ADD_RUN, [_summed(RunRecord, run)])]
         case AddSampler(row=sampler):
-            return [Step(_ADD_SAMPLER, [_summed(SamplerRecord, sampler)])]
+            return [Statement(_ADD_SAMPLER, [_summed(SamplerRecord, sampler)])]
         case AddRecording(row=recording):
-            return [Step(_ADD_RECORDING, [_summed(RecordingRecord, recording)])]
+            return [Statement(_ADD_RECORDING, [_summed(RecordingRecord, recording)])]
         case EndSession(session_id=session_id):
             ended = {"of": session_id}
             finish = {"at": change.finished_at, "reason": change.reason, "detail": change.detail}
-            forget = [Step(statement, [ended], deletes=True) for statement in _FORGET_SESSION]
-            return [Step(_FINISH_SESSION, [ended | finish]), *forget]
+            forget = [Statement(statement, [ended], deletes=True) for statement in _FORGET_SESSION]
+            return [Statement(_FINISH_SESSION, [ended | finish]), *forget]
         case SetRunOrder(request_ids=request_ids, first_index=first):
             indexes = {name: first + at for at, name in enumerate(request_ids)}
             return [
-                Step(
+                Statement(
                     _SET_RUN_INDEX,
                     [{"of": name, "index": index, "crc": order_sum(name, index)} for name, index in indexes.items()],
                 )
             ]
         case PutState(state=state, covered=covered, answers=answers):
             return [
-                Step(_DROP_ENTRY, [{"of": request_id} for request_id in covered], deletes=True),
-                Step(_ADD_ANSWER, [_answer(answer, next(places)) for answer in answers]),
-                Step(_DROP_STATE, [{"of": state.model_id}]),
-                Step(_ADD_STATE, [_summed(StateRecord, state)]),
+                Statement(_DROP_ENTRY, [{"of": request_id} for request_id in covered], deletes=True),
+                Statement(_ADD_ANSWER, [_answer(answer, next(places)) for answer in answers]),
+                Statement(_DROP_STATE, [{"of": state.model_id}]),
+                Statement(_ADD_STATE, [_summed(StateRecord, state)]),
             ]
         case FinishEntry(answer=answer):
-            finished = Step(_FINISH_ENTRY, [{"of": answer.request_id}], deletes=True)
-            return [finished, Step(_ADD_ANSWER, [_answer(answer, next(places))])]
+            finished = Statement(_FINISH_ENTRY, [{"of": answer.request_id}], deletes=True)
+            return [finished, Statement(_ADD_ANSWER, [_answer(answer, next(places))])]
         case AddAnswer(answer=answer):
-            return [Step(_ADD_ANSWER, [_answer(answer, next(places))])]
+            return [Statement(_ADD_ANSWER, [_answer(answer, next(places))])]
         case DropAnswers(request_ids=request_ids):
-            return [Step(_DROP_ANSWER, [{"of": request_id} for request_id in request_ids], deletes=True)]
+            return [Statement(_DROP_ANSWER, [{"of": request_id} for request_id in request_ids], deletes=True)]
         case SetSamplerFile(sampler_id=sampler_id, has_file=has_file, sha256=sha256):
-            return [Step(_SET_SAMPLER_FILE, [{"of": sampler_id, "has": has_file, "digests": sha256}])]
+            return [Statement(_SET_SAMPLER_FILE, [{"of": sampler_id, "has": has_file, "digests": sha256}])]
 
 
-def execute(connection: sa.Connection, steps: Sequence[Step]) -> None:
+def execute(connection: sa.Connection, steps: Sequence[Statement]) -> None:
     """Run steps in order; those that follow one another with the same statement at once."""
     for _, run in itertools.groupby(steps, key=lambda step: id(step.statement)):
         same = list(run)

@@ -1,1 +1,1 @@
-"""What outlives the process: the folder of its state, the tables in it, and their versions."""
+"""Store: the folder of a server's state, the tables in it, and their versions."""

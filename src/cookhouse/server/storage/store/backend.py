@@ -1,4 +1,4 @@
-"""What of a database depends on whose it is."""
+"""Differences between databases, by backend."""
 
 import json
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from cookhouse.server.refusals import StorageError
 
 class Backend(Protocol):
     name: str
-    """To be told to the operator; no password."""
+    """For the operator; no password."""
     readers: sa.Engine
     writers: sa.Engine
     """Asked for one connection at a time."""

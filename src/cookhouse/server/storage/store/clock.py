@@ -1,6 +1,6 @@
-"""When what has a time to live is over, by two clocks: one of them may be set, at any moment, a day ahead or back.
+"""Clocks of what has a time to live: two, since one of them may be set, at any moment, a day ahead or back.
 
-    the system's clock           what rows and clients are told; the database's, where servers share one
+    the system's clock           what rows and clients have; the database's, where servers share one
     how long we have been up     added to what that clock said at the start
 
 A time to live counts from the later of the two, and is over once both say so: a jump prolongs it at most. What the
@@ -43,7 +43,7 @@ class Clock:
         self._began_at = system()
 
     def now(self) -> float:
-        """What rows are told."""
+        """Of rows."""
         return self._system()
 
     def end_of(self, seconds: float) -> float:

@@ -174,10 +174,10 @@ class Database:
         except sa.exc.TimeoutError as error:
             raise exhausted() from error
         except sa.exc.DBAPIError as error:
-            told = self.backend.failure(error, seconds)
-            if told is None:
+            failure = self.backend.failure(error, seconds)
+            if failure is None:
                 raise
-            raise told from error
+            raise failure from error
 
 
 def is_outdated(file: Path) -> bool:

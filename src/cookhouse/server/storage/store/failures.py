@@ -1,4 +1,4 @@
-"""What clients and operators are told of a database that fails: no SQL, and the way out."""
+"""Failures of a database, as clients and operators read them: no SQL, and the way out."""
 
 import logging
 

@@ -34,7 +34,7 @@ _QUICK_SOCKET = {"keepalives_idle": 1, "keepalives_interval": 1, "keepalives_cou
 _NUM_READERS = 10
 """Connections that are kept for reading, and as many again while they are needed: a database has about a hundred."""
 _SETTINGS = {
-    "synchronous_commit": "on",  # what a client was told is on the disk, whatever the cluster's default
+    "synchronous_commit": "on",  # what a client has as an answer is on the disk, whatever the cluster's default
     # A server whose network is cut is gone for the database after half a minute, and its lock with it.
     "tcp_keepalives_idle": 10,
     "tcp_keepalives_interval": 5,

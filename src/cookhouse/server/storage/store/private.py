@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def make_private(file: Path) -> None:
-    """Make a file if need be, that none but its owner may read or write. Where that cannot be done, whoever opens it is
-    told why.
+    """Make a file if need be, that none but its owner may read or write. Where that cannot be done, whoever opens it
+    gets the reason.
     """
     with contextlib.suppress(OSError):
         os.close(os.open(file, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -1,5 +1,5 @@
 """Checksums of the rows that live sessions are restored from: of the columns that never change, and of the order in
-which requests have run. Databases tell of a page that cannot be one, and not of a value that is another.
+which requests have run. Databases report a page that cannot be one, and not of a value that is another.
 """
 
 import zlib

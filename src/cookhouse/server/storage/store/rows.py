@@ -1,4 +1,4 @@
-"""What a store keeps, as plain data. Every row has its owner. Times are seconds since the epoch."""
+"""Rows of the store, as plain data. Every row has its owner. Times are seconds since the epoch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -102,14 +102,15 @@ class Sqlite:
             # First, since the others wait for locks, too.
             cursor.execute(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")
             # A write-ahead log lets listings go on while a checkpoint is recorded. FULL: without the row that was last
-            # written before a power cut, a checkpoint that a client was told of would be put aside at the next start.
+            # written before a power cut, a checkpoint that a client knows of would be put aside at the next start.
             cursor.execute("PRAGMA journal_mode = WAL")
             cursor.execute("PRAGMA synchronous = FULL")
             cursor.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
 
 
 def copy_database(file: Path, copy: Path, on_progress: Callable[[int, int], None] = lambda _done, _pages: None) -> None:
-    """Copy a database as of one moment, which another process may be writing to; `on_progress` is told of pages.
+    """Copy a database as of one moment, which another process may be writing to; `on_progress` gets numbers of
+    pages.
 
     Raises:
         OSError: the copy cannot be made.

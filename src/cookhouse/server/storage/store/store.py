@@ -1,4 +1,4 @@
-"""What outlives the process: sessions, training runs, samplers, checkpoints and what was used of the server.
+"""Store of sessions, training runs, samplers, checkpoints, and of what was used of the server.
 
 Sessions, runs and samplers are kept so that they can be listed, and no request waits for that: such rows are recorded
 in memory, and written before the next list is read, with the next checkpoint, or by `flush`. Every query asks for an

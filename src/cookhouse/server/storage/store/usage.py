@@ -1,4 +1,4 @@
-"""What a tenant or a session has used of a server."""
+"""Usage of a server by a tenant or a session."""
 
 from dataclasses import dataclass, fields
 

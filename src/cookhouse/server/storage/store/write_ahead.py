@@ -1,4 +1,4 @@
-"""Whether the write-ahead log of a database of SQLite's is as it was written.
+"""Check of a write-ahead log of SQLite's: whether it is as it was written.
 
 SQLite takes a frame whose checksum is wrong for the end of the log, as a power cut leaves it, and drops what is behind
 it without a word. The format is that of https://www.sqlite.org/walformat.html; F frames, W words of 32 bits.
@@ -75,8 +75,8 @@ def _is_header_whole(content: bytes) -> bool:
     magic, version, page_bytes = struct.unpack_from(">III", content)
     if magic not in (_BIG_ENDIAN, _LITTLE_ENDIAN) or not 512 <= page_bytes <= 65536 or page_bytes & (page_bytes - 1):
         return False
-    told = struct.unpack_from(">II", content, 24)
-    return version == 3007000 and _sum((0, 0), _words(content[:24], big_endian=magic == _BIG_ENDIAN)) == told
+    stored = struct.unpack_from(">II", content, 24)
+    return version == 3007000 and _sum((0, 0), _words(content[:24], big_endian=magic == _BIG_ENDIAN)) == stored
 
 
 def _frames(content: bytes, page_bytes: int, *, big_endian: bool) -> Iterator[_Frame]:
@@ -84,11 +84,11 @@ def _frames(content: bytes, page_bytes: int, *, big_endian: bool) -> Iterator[_F
     frame_bytes = _FRAME_HEADER_BYTES + page_bytes
     for at in range(_HEADER_BYTES, len(content) - frame_bytes + 1, frame_bytes):
         page = content[at + _FRAME_HEADER_BYTES : at + frame_bytes]
-        told = struct.unpack_from(">II", content, at + 16)
+        stored = struct.unpack_from(">II", content, at + 16)
         found = _sum(before, _words(content[at : at + 8] + page, big_endian=big_endian))
         is_commit = content[at + 4 : at + 8] != bytes(4)
-        yield _Frame(salts=content[at + 8 : at + 16], is_commit=is_commit, is_whole=found == told)
-        before = told
+        yield _Frame(salts=content[at + 8 : at + 16], is_commit=is_commit, is_whole=found == stored)
+        before = stored
 
 
 def _words(content: bytes, *, big_endian: bool) -> NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""One sample of a chat as it grows: text, thinking and calls, told apart as its renderer reads them."""
+"""One sample of a chat as it grows: text, thinking and calls, separated as its renderer reads them."""
 
 import secrets
 from collections.abc import Iterable, Sequence

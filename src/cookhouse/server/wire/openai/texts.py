@@ -1,4 +1,4 @@
-"""What tokens spell: of an answer as it grows, cut before the first of its stops, and of tokens alone."""
+"""Texts of tokens: of an answer as it grows, cut before the first of its stops, and of tokens alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

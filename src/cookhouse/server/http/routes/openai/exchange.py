@@ -1,4 +1,4 @@
-"""What the routes of this endpoint need: whose request it is, its body, and answers that end when nobody waits."""
+"""Exchanges of this endpoint's routes: the tenant, the body, and answers that end when nobody waits."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ async def content_of(request: Request, service: Service, owner: str, kind: type[
         pydantic.ValidationError: it is not one.
     """
     most = service.settings.max_answer_body_bytes
-    with service.held.lease(owner) as lease:
+    with service.sequencer.held.lease(owner) as lease:
         body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most)
         return await read_in_turn(
             service, owner, body, lambda: kind.model_validate_json(body.read(ValueCounter().feed))
@@ -89,7 +89,7 @@ async def whole(request: Request, service: Service, sampling: Sampling) -> list[
     try:
         return await unless_gone(request, gather())
     finally:
-        service.answers.end(sampling)
+        service.requests.answers.end(sampling)
 
 
 async def stream(
@@ -117,7 +117,7 @@ async def stream(
             yield _event(error_body(message_of(error), 500))
             raise
         finally:
-            service.answers.end(sampling)
+            service.requests.answers.end(sampling)
 
     is_begun = False
     making = events()

@@ -1,4 +1,4 @@
-"""What Alembic runs for each command: the revisions, in the transaction of the connection that it is given."""
+"""Environment of Alembic's commands: the revisions, in the transaction of the connection that it is given."""
 
 from alembic import context
 

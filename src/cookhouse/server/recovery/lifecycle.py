@@ -1,23 +1,26 @@
-"""The life of sessions: how they begin, and what goes with them when they end."""
+"""Lifecycle of sessions: they begin, fall silent, and end, with all that is theirs."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import InputError
 from cookhouse.server.leases.leases import Leases
-from cookhouse.server.recovery.journaling import Journaling
 from cookhouse.server.refusals import GoneError, StorageError
-from cookhouse.server.sequencer.futures import Futures, Result
-from cookhouse.server.sequencer.samples import Samples
+from cookhouse.server.sequencer.futures import Result
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Session, Sessions
-from cookhouse.server.storage.journal import AddSession, EndSession
+from cookhouse.server.settings import Settings
+from cookhouse.server.storage.journal import AddSession, EndSession, Journal
+from cookhouse.server.storage.storage import Storage
 from cookhouse.server.storage.store.failures import is_cut
 from cookhouse.server.storage.store.rows import SessionRow
-from cookhouse.server.storage.store.store import Store
+
+_log = logging.getLogger(__name__)
 
 
 class _BegunBeforeError(Exception):
@@ -28,27 +31,28 @@ class _BegunBeforeError(Exception):
         self.session_id = session_id
 
 
-class SessionLife:
+class SessionLifecycle:
     """Lives on the event loop."""
 
     def __init__(
         self,
         *,
-        futures: Futures,
-        journal: Journaling | None,
         leases: Leases | None = None,
-        samples: Samples,
         sequencer: Sequencer,
         sessions: Sessions,
-        store: Store,
+        settings: Settings,
+        storage: Storage,
     ) -> None:
-        self._futures = futures
-        self._journal = journal
+        self._futures = sequencer.futures
+        self._journal = storage.journal
         self._leases = leases
-        self._samples = samples
+        self._samples = sequencer.samples
         self._sequencer = sequencer
         self._sessions = sessions
-        self._store = store
+        self._settings = settings
+        self._store = storage.store
+        self._endings: set[asyncio.Task[None]] = set()
+        """Of sessions whose end is being written."""
 
     async def begin(
         self,
@@ -120,8 +124,7 @@ class SessionLife:
         """Free a session's models and snapshots; what has no result fails now, also where it is with the engine. `why`
         is said with it.
         """
-        journal = self._journal
-        folders = () if journal is None else journal.folders_of(session, self._sequencer.history)
+        folders = self._folders_of(session)
         self._sessions.end(session)
         ended = InputError(f"session {session.session_id} has ended{why}")
         for model in session.models.values():
@@ -129,29 +132,84 @@ class SessionLife:
         self.drop_samples(session, ended)
         for future in self._futures.unfinished(session.session_id):
             self._futures.finish(future, Result.of_error(ended))
-        for sampler in session.samplers.values():
-            if sampler.snapshot is not None:
-                self._samples.free_snapshot(sampler.snapshot)
+        self._free_snapshots(session)
         self._futures.start_clock(session.session_id)
         now = time.time()
-        if journal is None:
+        if self._journal is None:
             self._store.finish_session(session.session_id, now, reason=reason, detail=detail)
+            return
+        end = EndSession(session.session_id, now, reason, detail)
+        ending = asyncio.ensure_future(self._write_end(self._journal, end, folders))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        await self._journal.commit.flush()
+        await asyncio.shield(ending)  # it goes on also where this is canceled
+
+    def _folders_of(self, session: Session) -> Sequence[Path]:
+        """Folders that go with a session; its published weights are not counted any more."""
+        if self._journal is None:
+            return ()
+        own, folders = self._journal.folders, []
+        for model in session.models.values():
+            history = self._sequencer.history(model)
+            if history.state is not None:
+                folders.append(own.state(history.state.state_id))
+            folders += [own.load(ran.entry.drawn["id"]) for ran in history.loads()]
+        self._forget_files(session)
+        return [*folders, *(own.sampler(one.snapshot_id) for one in session.snapshots() if one.has_file)]
+
+    async def _write_end(self, journal: Journal, end: EndSession, folders: Sequence[Path]) -> None:
+        try:
+            await journal.commit.keep(end)
+        except StorageError as error:  # it goes on at the next start, until nobody is heard of
+            _log.warning("the end of session %s was not written: %s", end.session_id, error)
         else:
-            await journal.end_session(EndSession(session.session_id, now, reason, detail), folders)
+            await asyncio.to_thread(journal.folders.delete, *folders)
 
     def let_go(self, session: Session) -> None:
         """Have a session gone from memory alone: it has not ended, and can be brought back."""
         self._sessions.end(session)
         for model in session.models.values():
             self._sequencer.drop_model(model, has_ended=False)
-        snapshots = [sampler.snapshot for sampler in session.samplers.values() if sampler.snapshot is not None]
-        for snapshot in snapshots:
-            self._samples.free_snapshot(snapshot)
-        if self._journal is not None:
-            self._journal.states.forget(snapshots)
+        self._free_snapshots(session)
+        self._forget_files(session)
         self._futures.let_go(session.session_id)
+
+    async def end_silent(self) -> None:
+        """End sessions that have been silent for too long, and drop the samples of those that are for a while."""
+        for session in self._sessions:
+            silent_seconds = self._sessions.silent_seconds(session)
+            if self._is_over(session, silent_seconds):
+                _log.warning("session %s has not been heard of; freeing its models", session.session_id)
+                why = f": its client was not heard of for {silent_seconds:.0f} s; go on from its last checkpoint"
+                await self.end(session, why=why)
+            elif silent_seconds > self._settings.silent_seconds:
+                error = GoneError(f"session {session.session_id} was silent for {silent_seconds:.0f} s; sample again")
+                self.drop_samples(session, error)
+
+    def _is_over(self, session: Session, silent_seconds: float) -> bool:
+        """Whether a session has been silent for too long. What is with the engine then counts as heard of until it is
+        done, and its queue does not: a dead client's would run on to its end.
+        """
+        if silent_seconds <= self._settings.session_seconds:
+            session.outlasting = None
+            return False
+        running = frozenset[object]().union(*map(self._sequencer.running, session.models.values()))
+        session.outlasting = running if session.outlasting is None else session.outlasting & running
+        now = time.monotonic()
+        if session.outlasting:
+            session.worked_at = now
+        return now - session.worked_at > self._settings.session_seconds
 
     def drop_samples(self, session: Session, error: InputError) -> None:
         """Fail those of its samples that have no result."""
         if waiting := self._futures.unfinished_samples(session.session_id):
             self._samples.cancel(waiting, error)
+
+    def _free_snapshots(self, session: Session) -> None:
+        for snapshot in session.snapshots():
+            self._samples.free_snapshot(snapshot)
+
+    def _forget_files(self, session: Session) -> None:
+        if self._sequencer.sampler_files is not None:
+            self._sequencer.sampler_files.forget(session.snapshots())

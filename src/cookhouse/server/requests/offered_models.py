@@ -12,7 +12,7 @@ def is_offered(name: str, offered: Collection[str]) -> bool:
     return name in offered or plain_name(name) in offered
 
 
-class BaseModels:
+class OfferedModels:
     """By the names that clients call them; what the engine calls one is in its info. Filled once they are loaded."""
 
     def __init__(self) -> None:

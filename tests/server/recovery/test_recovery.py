@@ -26,7 +26,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.pool.life import LostState
 from cookhouse.server.sequencer.queues import Job
 from cookhouse.server.sequencer.states import States
-from cookhouse.server.settings import Settings
+from cookhouse.server.settings import EndSessions, Settings
 from cookhouse.server.storage.journal import GroupCommit, PutState
 from cookhouse.server.storage.journal.folders import JournalFolders
 from cookhouse.server.storage.journal.segments import MAX_ROW_BYTES
@@ -89,8 +89,7 @@ def served(
     base_models: Sequence[str] = ("cookhouse/tiny",),
     *,
     sources: Mapping[str, str] | None = None,
-    ends_missing: bool = False,
-    ends_left: bool = False,
+    end_sessions: Sequence[EndSessions] = (),
     **options: Any,
 ) -> Iterator[Fragile]:
     workers: list[Losable] = []
@@ -100,8 +99,7 @@ def served(
         return workers[-1]
 
     settings = replace(SETTINGS, **options)
-    ends = {"ends_missing_sessions": ends_missing, "ends_left_sessions": ends_left}
-    with hosted_over(state_dir, make_worker, settings, sources, **ends) as host:
+    with hosted_over(state_dir, make_worker, settings, sources, end_sessions=end_sessions) as host:
         server = Fragile(host, workers[0].engine)
         server.workers = workers
         try:
@@ -140,7 +138,7 @@ def test_numbers_that_no_column_holds(tmp_path: Path, number: int) -> None:
             assert answer.status_code < 500, (route, answer.text)
             if answer.status_code == 200 and "request_id" in answer.json():
                 server.result(answer.json()["request_id"])
-        server.host.service.store.flush()
+        server.host.service.storage.store.flush()
 
 
 def test_a_state_that_is_being_committed_when_the_engine_is_lost(
@@ -197,9 +195,9 @@ def test_a_request_that_has_just_been_taken_when_the_engine_is_lost(
             content = types.OptimStepRequest.model_validate(
                 {"model_id": model_id, "seq_id": 3, "adam_params": {"learning_rate": 0.0}}
             )
-            plan = service.training.optim_step(model.owner, content, {})
-            future = service.futures.create(plan.request_id, owner=model.owner, session_id=model.session_id)
-            service.sequencer.admit(model, 0)
+            plan = service.requests.training.optim_step(model.owner, content, {})
+            future = service.sequencer.futures.create(plan.request_id, owner=model.owner, session_id=model.session_id)
+            service.sequencer.admit(model, None, 0)
             entry = next(iter(service.sequencer.history(model).ran.values())).entry
             entry = replace(entry, request_id=plan.request_id, seq_id=3, kind="optim_step")
             gone = LostState(reason="the test says so", model_ids=[model.model_id], snapshot_ids=())
@@ -238,14 +236,18 @@ def test_a_restart_without_the_base_model_of_a_live_session(tmp_path: Path, sour
         pass
     with served(tmp_path, models) as server:
         server.post("/session_heartbeat", session_id=session_id)
-    with served(tmp_path, sources=sources, ends_missing=True) as server:
+    with served(tmp_path, sources=sources, end_sessions=["missing"]) as server:
         assert server.http.post("/session_heartbeat", json={"session_id": session_id}).status_code == 410
     with served(tmp_path, sources=sources) as server:
         assert server.session()
 
 
 @pytest.mark.parametrize(
-    "options", [{"ends_left": True}, {"ends_missing": True, "base_models": ("other",), "sources": {"other": "other"}}]
+    "options",
+    [
+        {"end_sessions": ["start"]},
+        {"end_sessions": ["missing"], "base_models": ("other",), "sources": {"other": "other"}},
+    ],
 )
 def test_sessions_that_a_start_ends_leave_no_files(
     tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""What is kept of sampled sequences for training on them by `stable_reinforce`, and the check of data against it.
+"""Recordings of sampled sequences, for training on them by `stable_reinforce`, and the check of data against them.
 
 A datum names the sequence behind each of its positions. All of it is checked: that the sequence is of the same session,
 that each of its tokens stands behind what it was sampled behind, and that the log-probabilities are the sampler's. The
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cookhouse.engine.contract import ForwardBackward, SampledSequence, SampleOutput, SampleRequest, TrainingDatum
 from cookhouse.errors import InputError
-from cookhouse.server.storage.journal import AddRecording, GroupCommit
+from cookhouse.server.storage.journal import AddRecording, Journal
 from cookhouse.server.storage.store.rows import RecordingRow
 from cookhouse.server.storage.store.store import Store
 from cookhouse.server.wire import Provenance, Span, TrainingHead, provenance_of
@@ -39,11 +39,11 @@ class _Sequence:
     logprobs_T: NDArray[np.float32]
 
 
-class Recording:
-    def __init__(self, store: Store, commit: GroupCommit | None, *, max_bytes: int) -> None:
+class Recordings:
+    def __init__(self, store: Store, journal: Journal | None, *, max_bytes: int) -> None:
         """`max_bytes`: of the sequences that one request may name."""
         self._store = store
-        self._commit = commit
+        self._journal = journal
         self._max_bytes = max_bytes
 
     async def add(self, session_id: str, owner: str, request: SampleRequest, output: SampleOutput) -> None:
@@ -63,8 +63,8 @@ class Recording:
             )
             for name, content in zip(names, map(_encode, output.sequences), strict=True)
         ]
-        if self._commit is not None:
-            await self._commit.commit(*map(AddRecording, rows))
+        if self._journal is not None:
+            await self._journal.commit.commit(*map(AddRecording, rows))
             return
         for row in rows:
             self._store.add_recording(row)

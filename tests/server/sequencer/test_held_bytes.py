@@ -3,7 +3,7 @@
 import pytest
 
 from cookhouse.server.refusals import BusyError
-from cookhouse.server.sequencer.held import HeldBytes
+from cookhouse.server.sequencer.fairness import HeldBytes
 
 
 def test_one_tenants_full_share_is_its_own_affair() -> None:

@@ -1,8 +1,13 @@
-"""What tenants have the server hold: bodies while they are read, and requests, as arrays, until they are answered."""
+"""Fairness between tenants: the bytes of each that the server holds, and a lock that goes round among them.
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+Bytes are held of bodies while they are read, and of requests, as arrays, until they are answered.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 
 from cookhouse.server.refusals import BusyError
 
@@ -65,15 +70,59 @@ class HeldBytes:
             self.give_back(owner, lease.num_bytes)
 
 
+@dataclass(slots=True)
 class Lease:
-    """What one piece of work holds."""
+    """Bytes that one piece of work holds."""
 
-    def __init__(self, held: HeldBytes, owner: str) -> None:
-        self._held = held
-        self._owner = owner
-        self.num_bytes = 0
+    held: HeldBytes
+    owner: str
+    num_bytes: int = 0
 
     def take(self, num_bytes: int) -> None:
         """Hold more. Raises as `HeldBytes.take`."""
-        self._held.take(self._owner, num_bytes)
+        self.held.take(self.owner, num_bytes)
         self.num_bytes += num_bytes
+
+
+class FairLock:
+    """Of what one caller at a time can have, such as a thread that reads bodies: owners in rotation, the callers of
+    each in order. Lives on the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        """Owners that wait, the next one first."""
+
+    @asynccontextmanager
+    async def hold(self, owner: str) -> AsyncIterator[None]:
+        """Wait for the lock, and have it until the end of the block."""
+        await self._acquire(owner)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _acquire(self, owner: str) -> None:
+        if not self._is_taken:
+            self._is_taken = True
+            return
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(owner, deque()).append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if not mine.cancelled():  # it had got it
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        while self._waiting:
+            owner, calls = self._waiting.popitem(last=False)
+            first = calls.popleft()
+            if calls:
+                self._waiting[owner] = calls
+            if not first.done():
+                first.set_result(None)
+                return
+        self._is_taken = False

@@ -1,4 +1,4 @@
-"""Sampling requests, which have no order. Live on the event loop.
+"""Queue of sampling requests, which have no order. Lives on the event loop.
 
 submit, stream ──► weights ready? ──► Pool ──► worker ──► tokens, output ──► Future, or who streams
 """
@@ -15,9 +15,9 @@ from cookhouse.errors import InputError
 from cookhouse.server.pool.pending import forget_command
 from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import BusyError, LostError
-from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result, tell_failure
-from cookhouse.server.sequencer.held import HeldBytes
-from cookhouse.server.sessions.sessions import Snapshot
+from cookhouse.server.sequencer.fairness import HeldBytes
+from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result, log_failure
+from cookhouse.server.sessions.sessions import SamplerWeights
 from cookhouse.server.settings import Settings
 from cookhouse.server.wire import SampleShape, encode_sample
 
@@ -25,7 +25,7 @@ _INLINE_TOKENS = 16_384
 """Of a result, what is encoded on the event loop; more is encoded in a thread."""
 
 OnOutput = Callable[[SampleOutput | Exception], None]
-"""Told what a sampling request gives: the last that it is told is not partial, or is why there is no more."""
+"""Called with each output of a sampling request: the last is not partial, or is why there is no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class _Sampling:
     on_output: OnOutput
 
 
-class Samples:
+class SampleQueue:
     def __init__(self, futures: Futures, settings: Settings, pool: Pool, held: HeldBytes) -> None:
         self._futures = futures
         self._settings = settings
@@ -64,7 +64,7 @@ class Samples:
         request: SampleRequest,
         shape: SampleShape,
         future: Future,
-        snapshot: Snapshot | None,
+        snapshot: SamplerWeights | None,
         record: Callable[[SampleOutput], Awaitable[None]] | None = None,
     ) -> None:
         """Hand a sampling request to the engine, and its result to a future, once it is recorded where that is asked
@@ -84,7 +84,7 @@ class Samples:
     def stream(
         self,
         request: SampleRequest,
-        snapshot: Snapshot | None,
+        snapshot: SamplerWeights | None,
         on_output: OnOutput,
         *,
         owner: str,
@@ -120,12 +120,12 @@ class Samples:
         for owner, ids in by_owner.items():
             self._pool.forget(forget_command(owner, "", command_ids=tuple(ids)))
 
-    def free_snapshot(self, snapshot: Snapshot) -> None:
+    def free_snapshot(self, snapshot: SamplerWeights) -> None:
         """Have the engine forget weights."""
         snapshot.is_freed = True
         self._pool.forget(forget_command(snapshot.owner, "", snapshot_ids=(snapshot.snapshot_id,)))
 
-    def _send(self, command: Sample, snapshot: Snapshot | None) -> None:
+    def _send(self, command: Sample, snapshot: SamplerWeights | None) -> None:
         request_id = command.command_id
         if request_id not in self._samples:  # canceled while its weights were looked for
             return
@@ -136,7 +136,7 @@ class Samples:
         answer = self._pool.send(command, self._samples[request_id].on_output)
         answer.add_done_callback(partial(self._take_answer, request_id, snapshot))
 
-    def _take_answer(self, request_id: str, snapshot: Snapshot | None, answer: "asyncio.Future[Output]") -> None:
+    def _take_answer(self, request_id: str, snapshot: SamplerWeights | None, answer: "asyncio.Future[Output]") -> None:
         output = answer.exception() or answer.result()
         if isinstance(output, LostError) and snapshot is not None and snapshot.error is not None:
             output = snapshot.error
@@ -179,7 +179,7 @@ class Samples:
             self._futures.finish(future, result)
 
     def _fail(self, future: Future, error: Exception) -> None:
-        tell_failure(error)
+        log_failure(error)
         self._futures.finish(future, Result.of_error(error))
 
     def _begin(self, work: Awaitable[None]) -> None:

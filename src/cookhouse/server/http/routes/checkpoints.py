@@ -1,14 +1,16 @@
-"""What the store knows: training runs and checkpoints. Blocking, so it runs in threads."""
+"""Training runs and checkpoints: listed, deleted, shared, copied, and downloaded. What blocks runs in threads."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
-from starlette.responses import JSONResponse
+from starlette.responses import FileResponse, JSONResponse
+from tinker.types.copy_weights_request import CopyWeightsRequest
 
 from cookhouse.registry import sha256_of_digests
-from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, content_of, iso, texts
+from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, iso, read_content, texts
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.service import Service
 from cookhouse.server.sessions.search import OWNER
@@ -18,6 +20,7 @@ from cookhouse.server.storage.store.rows import CheckpointRow, RunRow
 router = APIRouter()
 
 _TYPES = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
+_PUBLISH = "/training_runs/{model_id}/checkpoints/{kind}/{name}/publish"
 
 
 class TtlRequest(BaseModel):
@@ -30,7 +33,7 @@ class WeightsInfoRequest(BaseModel):
 
 @router.get("/training_runs")
 def list_training_runs(service: ServiceOf, owner: Owner, limit: Limit = 20, offset: Offset = 0) -> JSONResponse:
-    rows, total = service.store.runs(owner, limit=limit, offset=offset)
+    rows, total = service.storage.store.runs(owner, limit=limit, offset=offset)
     return JSONResponse(
         {"training_runs": [_run(service, row) for row in rows], "cursor": _cursor(limit, offset, total)}
     )
@@ -44,13 +47,15 @@ def get_training_run(model_id: str, service: ServiceOf, owner: Owner) -> JSONRes
 @router.get("/training_runs/{model_id}/checkpoints")
 def list_run_checkpoints(model_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
     _known_run(service, model_id, owner)
-    rows, _ = service.store.checkpoints(owner, model_id=model_id)
+    rows, _ = service.storage.store.checkpoints(owner, model_id=model_id)
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows]})
 
 
 @router.delete("/training_runs/{model_id}/checkpoints/{kind}/{name}")
 def delete_checkpoint(model_id: str, kind: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
-    service.checkpoints.delete(service.checkpoints.resolve_own(f"tinker://{model_id}/{kind}/{name}", owner))
+    service.storage.checkpoints.delete(
+        service.storage.checkpoints.resolve_own(f"tinker://{model_id}/{kind}/{name}", owner)
+    )
     return JSONResponse({})
 
 
@@ -58,24 +63,24 @@ def delete_checkpoint(model_id: str, kind: str, name: str, service: ServiceOf, o
 async def set_checkpoint_ttl(
     model_id: str, kind: str, name: str, request: Request, service: ServiceOf, owner: Owner
 ) -> JSONResponse:
-    content = await content_of(request, TtlRequest)
+    content, _ = await read_content(request, service, owner, TtlRequest)
     check_ttl(content.ttl_seconds)
-    row = await asyncio.to_thread(service.checkpoints.resolve_own, f"tinker://{model_id}/{kind}/{name}", owner)
-    expires_at = None if content.ttl_seconds is None else service.store.clock.end_of(content.ttl_seconds)
-    await asyncio.to_thread(service.store.set_checkpoint_expiry, row.checkpoint_id, expires_at)
+    row = await asyncio.to_thread(service.storage.checkpoints.resolve_own, f"tinker://{model_id}/{kind}/{name}", owner)
+    expires_at = None if content.ttl_seconds is None else service.storage.store.clock.end_of(content.ttl_seconds)
+    await asyncio.to_thread(service.storage.store.set_checkpoint_expiry, row.checkpoint_id, expires_at)
     return JSONResponse({})
 
 
 @router.get("/checkpoints")
 def list_checkpoints(service: ServiceOf, owner: Owner, limit: Limit = 100, offset: Offset = 0) -> JSONResponse:
-    rows, total = service.store.checkpoints(owner, limit=limit, offset=offset)
+    rows, total = service.storage.store.checkpoints(owner, limit=limit, offset=offset)
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows], "cursor": _cursor(limit, offset, total)})
 
 
 @router.post("/weights_info")
 async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
-    content = await content_of(request, WeightsInfoRequest)
-    kept = await asyncio.to_thread(service.checkpoints.find, content.tinker_path, owner)
+    content, _ = await read_content(request, service, owner, WeightsInfoRequest)
+    kept = await asyncio.to_thread(service.storage.checkpoints.find, content.tinker_path, owner)
     row = kept.row
     lora = row.lora_spec
     return JSONResponse(
@@ -92,15 +97,48 @@ async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JS
     )
 
 
+@router.post(_PUBLISH)
+def publish(model_id: str, kind: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    return _set_public(service, f"tinker://{model_id}/{kind}/{name}", owner, is_public=True)
+
+
+@router.delete(_PUBLISH)
+def unpublish(model_id: str, kind: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    return _set_public(service, f"tinker://{model_id}/{kind}/{name}", owner, is_public=False)
+
+
+@router.post("/copy_weights")
+async def copy_weights(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content, _ = await read_content(request, service, owner, CopyWeightsRequest)
+    key = request.headers.get("x-idempotency-key")
+    row = await service.storage.copying.copy(owner, content, idempotency_key=key)
+    return JSONResponse({"tinker_path": row.path})
+
+
+@router.get("/training_runs/{model_id}/checkpoints/{kind}/{name}/external_weights_urls")
+def list_urls(model_id: str, kind: str, name: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    row = service.storage.checkpoints.resolve(f"tinker://{model_id}/{kind}/{name}", owner)
+    links = service.storage.external_weights.links(row)
+    # The host that the client reached us by: what it is called from outside is not known here.
+    urls = {name: f"{request.base_url}api/v1/{route}" for name, route in links.routes.items()}
+    return JSONResponse({"urls": urls, "expires": datetime.fromtimestamp(links.expires_at, UTC).isoformat()})
+
+
+@router.get("/external_weights/{checkpoint_id}/{expires_at}/{signature}/{name}")
+def download(checkpoint_id: str, expires_at: int, signature: str, name: str, service: ServiceOf) -> FileResponse:
+    file = service.storage.external_weights.follow(checkpoint_id, expires_at, signature, name)
+    return FileResponse(file, media_type="application/octet-stream", filename=name)
+
+
 def _known_run(service: Service, model_id: str, owner: str) -> RunRow:
-    row = service.store.run(model_id, owner)
+    row = service.storage.store.run(model_id, owner)
     if row is None:
         raise NotFoundError(f"unknown training run {model_id!r}; list yours with RestClient.list_training_runs()")
     return row
 
 
 def _run(service: Service, row: RunRow) -> dict[str, Any]:
-    checkpoints, _ = service.store.checkpoints(row.owner, model_id=row.model_id)
+    checkpoints, _ = service.storage.store.checkpoints(row.owner, model_id=row.model_id)
     newest = {kind: next((one for one in checkpoints if one.kind == kind), None) for kind in _TYPES}
     weights, sampler_weights = newest["weights"], newest["sampler_weights"]
     return {
@@ -110,7 +148,7 @@ def _run(service: Service, row: RunRow) -> dict[str, Any]:
         "is_lora": row.lora["rank"] > 0,
         "lora_rank": row.lora["rank"] or None,
         "corrupted": False,
-        "last_request_time": iso(service.intake.heard_at(row.model_id) or row.last_request_at),
+        "last_request_time": iso(service.requests.intake.heard_at(row.model_id) or row.last_request_at),
         "last_checkpoint": None if weights is None else _checkpoint(weights),
         "last_sampler_checkpoint": None if sampler_weights is None else _checkpoint(sampler_weights),
         "user_metadata": texts(row.user_metadata),
@@ -132,3 +170,10 @@ def _checkpoint(row: CheckpointRow) -> dict[str, Any]:
 
 def _cursor(limit: int, offset: int, total: int) -> dict[str, int]:
     return {"offset": offset, "limit": limit, "total_count": total}
+
+
+def _set_public(service: Service, path: str, owner: str, *, is_public: bool) -> JSONResponse:
+    """Again does nothing more: the hosted service answers 409, which the SDK retries for minutes."""
+    row = service.storage.checkpoints.resolve_own(path, owner)
+    service.storage.store.set_checkpoint_public(row.checkpoint_id, is_public)
+    return JSONResponse({})

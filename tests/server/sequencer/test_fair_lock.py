@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from cookhouse.server.sequencer.rotation import Rotation
+from cookhouse.server.sequencer.fairness import FairLock
 
 
-async def begun(order: list[str], rotation: Rotation, names: list[str]) -> list[asyncio.Task[None]]:
+async def begun(order: list[str], lock: FairLock, names: list[str]) -> list[asyncio.Task[None]]:
     """Calls that wait behind each other; the letter of a name is its owner."""
 
     async def call(name: str) -> None:
-        async with rotation.turn(name[0]):
+        async with lock.hold(name[0]):
             order.append(name)
             await asyncio.sleep(0)
 
@@ -23,7 +23,7 @@ async def begun(order: list[str], rotation: Rotation, names: list[str]) -> list[
 def test_owners_take_turns_and_each_ones_calls_keep_their_order() -> None:
     async def main() -> list[str]:
         order: list[str] = []
-        tasks = await begun(order, Rotation(), ["a1", "a2", "a3", "a4", "b1", "b2", "c1"])
+        tasks = await begun(order, FairLock(), ["a1", "a2", "a3", "a4", "b1", "b2", "c1"])
         await asyncio.gather(*tasks)
         return order
 
@@ -36,7 +36,7 @@ def test_a_call_that_is_given_up_keeps_nobody_waiting(gone: int) -> None:
 
     async def main() -> list[str]:
         order: list[str] = []
-        tasks = await begun(order, Rotation(), ["a1", "a2", "b1", "b2"])
+        tasks = await begun(order, FairLock(), ["a1", "a2", "b1", "b2"])
         tasks[gone].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         return order
@@ -49,9 +49,9 @@ def test_a_call_that_is_given_up_keeps_nobody_waiting(gone: int) -> None:
 def test_a_call_that_is_given_up_as_its_turn_comes_passes_it_on() -> None:
     async def main() -> list[str]:
         order: list[str] = []
-        rotation = Rotation()
-        async with rotation.turn("x"):
-            tasks = await begun(order, rotation, ["a1", "b1"])
+        lock = FairLock()
+        async with lock.hold("x"):
+            tasks = await begun(order, lock, ["a1", "b1"])
         tasks[0].cancel()  # it has its turn, and does not know yet
         await asyncio.gather(*tasks, return_exceptions=True)
         return order

@@ -18,8 +18,8 @@ from tinker.proto import tinker_public_pb2 as pb
 
 from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
 from cookhouse.errors import InputError
-from cookhouse.server.requests import recording
-from cookhouse.server.requests.recording import Recording
+from cookhouse.server.requests import recordings
+from cookhouse.server.requests.recordings import Recordings
 from cookhouse.server.settings import Settings
 from cookhouse.server.storage.store.store import Store
 from cookhouse.server.wire import decode_pass, parse_training
@@ -42,7 +42,7 @@ def store(place: Place, open_store: OpenStore) -> Store:
             for answer in ANSWERS
         ]
         output = SampleOutput(request_id="sample", sequences=sequences)
-        asyncio.run(Recording(before, None, max_bytes=MAX_BYTES).add("session", "me", request, output))
+        asyncio.run(Recordings(before, None, max_bytes=MAX_BYTES).add("session", "me", request, output))
         before.flush()
     return open_store(place)
 
@@ -51,7 +51,7 @@ def check(
     store: Store, body: bytes, session_id: str = "session", owner: str = "me", *, max_bytes: int = MAX_BYTES
 ) -> None:
     head = parse_training(body)
-    Recording(store, None, max_bytes=max_bytes).check(session_id, owner, head, decode_pass(head, max_bytes=MAX_BYTES))
+    Recordings(store, None, max_bytes=max_bytes).check(session_id, owner, head, decode_pass(head, max_bytes=MAX_BYTES))
 
 
 def body_of(*indices: int, span_lengths: Sequence[int] = (100,), model_id: str = "m", seq_id: int = 1) -> bytes:
@@ -100,8 +100,8 @@ def test_a_request_cannot_have_all_that_is_recorded_read(store: Store) -> None:
 
 def test_many_spans_of_a_sequence_are_checked_at_the_cost_of_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a prompt that is read again for each of a datum's tokens: minutes for one request."""
-    digest = Mock(wraps=recording._digest)
-    monkeypatch.setattr(recording, "_digest", digest)
+    digest = Mock(wraps=recordings._digest)
+    monkeypatch.setattr(recordings, "_digest", digest)
     check(store, body_of(0, span_lengths=[1, 2, 1]))
     assert digest.call_count == 1
 
@@ -117,7 +117,7 @@ def test_one_request_is_checked_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
         time.sleep(0.05)
         running.pop()
 
-    monkeypatch.setattr(Recording, "check", checking)
+    monkeypatch.setattr(Recordings, "check", checking)
     engine = FakeEngine()
     with hosted(tmp_path, lambda: engine, Settings(stable_reinforce="own")) as host:
         server = Server(host, engine)

@@ -1,0 +1,164 @@
+"""Requests of training and sampling clients, and the results of those that are answered later."""
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+from tinker import types
+from tinker.types.future_retrieve_request import FutureRetrieveRequest
+from tinker.types.futures_retrieve_request import FuturesRetrieveRequest
+
+from cookhouse.server.access.bodies import Body
+from cookhouse.server.http.routes.exchange import (
+    HotRoutes,
+    Owner,
+    ServiceOf,
+    check_place,
+    read_content,
+    training_body,
+)
+from cookhouse.server.requests.intake import Arrived
+from cookhouse.server.sequencer.futures import Future
+from cookhouse.server.service import Service
+
+router = APIRouter()
+hot = HotRoutes()
+
+
+class CancelRequest(BaseModel):
+    request_id: str
+
+
+@router.post("/create_model")
+async def create_model(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await _accepted(request, service, owner, "create_model", types.CreateModelRequest)
+
+
+@router.post("/load_weights")
+async def load_weights(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await _accepted(request, service, owner, "load_weights", types.LoadWeightsRequest)
+
+
+@router.post("/get_info")
+async def get_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content, _ = await read_content(request, service, owner, types.GetInfoRequest)
+    model = service.sessions.model(content.model_id, owner)
+    info = service.requests.base_models.named(model.base_model)
+    return JSONResponse(
+        {
+            "type": "get_info",
+            "model_id": model.model_id,
+            "model_name": model.base_model,
+            "model_data": {
+                "arch": info.architecture,
+                "model_name": model.base_model,
+                "tokenizer_id": info.tokenizer_id,
+            },
+            "is_lora": model.lora.rank > 0,
+            "lora_rank": model.lora.rank or None,
+        }
+    )
+
+
+@hot.post("/forward_backward")
+async def forward_backward(request: Request, service: Service, owner: str) -> Response:
+    async with training_body(request, service, owner) as (data, body):
+        content = await service.requests.training.read_pass(owner, data)
+        await check_place(request, service, content[0], body)
+        return await _future(service, owner, "forward_backward", content, body)
+
+
+@hot.post("/optim_step")
+async def optim_step(request: Request, service: Service, owner: str) -> Response:
+    return await _accepted(request, service, owner, "optim_step", types.OptimStepRequest)
+
+
+@router.post("/save_weights")
+async def save_weights(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await _accepted(request, service, owner, "save_weights", types.SaveWeightsRequest)
+
+
+@router.post("/save_weights_for_sampler")
+async def save_weights_for_sampler(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await _accepted(request, service, owner, "save_weights_for_sampler", types.SaveWeightsForSamplerRequest)
+
+
+@router.post("/save_weights_external")
+async def save_weights_external(request: Request, service: ServiceOf, owner: Owner) -> Response:
+    return await _accepted(request, service, owner, "save_weights_external", types.SaveWeightsExternalRequest)
+
+
+@router.post("/create_sampling_session")
+async def create_sampling_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content, _ = await read_content(request, service, owner, types.CreateSamplingSessionRequest)
+    sampler = await service.requests.sampling.create_sampler(owner, content)
+    return JSONResponse({"type": "create_sampling_session", "sampling_session_id": sampler.sampler_id})
+
+
+@router.get("/samplers/{sampler_id}")
+async def get_sampler(sampler_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    await check_place(request, service, sampler_id)
+    sampler = service.sessions.sampler(sampler_id, owner)
+    return JSONResponse(
+        {"sampler_id": sampler.sampler_id, "base_model": sampler.base_model, "model_path": sampler.model_path}
+    )
+
+
+@hot.post("/asample")
+async def asample(request: Request, service: Service, owner: str) -> JSONResponse:
+    request_id, sequence_ids = service.requests.sampling.submit(
+        owner, (await read_content(request, service, owner, types.SampleRequest))[0]
+    )
+    return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequence_ids})
+
+
+@hot.post("/retrieve_future")
+async def retrieve_future(request: Request, service: Service, owner: str) -> Response:
+    content, _ = await read_content(request, service, owner, FutureRetrieveRequest)
+    future = service.requests.intake.future(content.request_id, owner)
+    with service.sessions.polling(future.session_id):
+        result = await service.sequencer.futures.wait(future, service.settings.long_poll_seconds)
+    is_held = service.leases is None or service.leases.is_current  # another may have taken the session over meanwhile
+    if result is None or not is_held:
+        return JSONResponse(
+            {"type": "try_again", "request_id": future.request_id, "queue_state": "active"}, status_code=408
+        )
+    return Response(result.body, media_type=result.media_type, status_code=result.status)
+
+
+@router.post("/retrieve_futures")
+async def retrieve_futures(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content, _ = await read_content(request, service, owner, FuturesRetrieveRequest)
+    finished, cursor = await service.requests.sampling.completions(owner, content)
+    return JSONResponse({"completions": [_completion(future) for future in finished], "cursor": cursor})
+
+
+@router.post("/cancel_future")
+async def cancel_future(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    service.requests.sampling.cancel(owner, (await read_content(request, service, owner, CancelRequest))[0].request_id)
+    return JSONResponse({})
+
+
+async def _accepted(
+    request: Request, service: Service, owner: str, kind: str, content_type: type[BaseModel]
+) -> Response:
+    """The answer to a request that changes a model. Raises as `read_content`."""
+    content, body = await read_content(request, service, owner, content_type)
+    return await _future(service, owner, kind, content, body)
+
+
+async def _future(service: Service, owner: str, kind: str, content: object, body: Body) -> JSONResponse:
+    """Take a request; the answer names its future."""
+    arrived = Arrived(kind=kind, body=body.data, encoding=body.encoding)
+    request_id, model_id = await service.requests.intake.accept(owner, content, arrived)
+    return JSONResponse({"request_id": request_id, "model_id": model_id})
+
+
+def _completion(future: Future) -> dict[str, str | int]:
+    assert future.result is not None
+    if future.result.is_failure:
+        return {"state": "failed", "request_id": future.request_id}
+    return {
+        "state": "finished",
+        "request_id": future.request_id,
+        "response_payload_uncompressed_size": len(future.result.body),
+    }
