@@ -13,8 +13,9 @@ from cookhouse.engine.contract import Done, Event
 from cookhouse.engine.simulated import SimulatedEngine
 from cookhouse.engine.worker.loop import Loop
 from cookhouse.server.pool.plans import plans_of
-from cookhouse.server.requests.intake import Intake
+from cookhouse.server.sequencer.futures import Futures
 from cookhouse.server.sequencer.order import ModelOrder
+from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Sessions
 from tests.simulation.clients import Habits
 from tests.simulation.faults import FaultRates
@@ -89,7 +90,9 @@ def order_is_that_of_arrival(patch: pytest.MonkeyPatch) -> None:
 
 
 def duplicates_run_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Intake, "_is_known", lambda *_: False)
+    admit = Sequencer.admit
+    patch.setattr(Futures, "peek", lambda *_: None)
+    patch.setattr(Sequencer, "admit", lambda self, model, _seq_id, num_bytes: admit(self, model, None, num_bytes))
 
 
 def anybody_may_look_up_a_model(patch: pytest.MonkeyPatch) -> None:
