@@ -197,7 +197,7 @@ def test_a_request_that_has_just_been_taken_when_the_engine_is_lost(
             )
             plan = service.requests.training.optim_step(model.owner, content, {})
             future = service.sequencer.futures.create(plan.request_id, owner=model.owner, session_id=model.session_id)
-            service.sequencer.admit(model, None, 0)
+            service.sequencer.admit(model, 0)
             entry = next(iter(service.sequencer.history(model).ran.values())).entry
             entry = replace(entry, request_id=plan.request_id, seq_id=3, kind="optim_step")
             gone = LostState(reason="the test says so", model_ids=[model.model_id], snapshot_ids=())

@@ -114,15 +114,20 @@ class Intake:
         self._heard_at[model_id] = time.time()
         accepting = self._accepting.get(request_id)
         if accepting is None:
-            # The sequencer does not know all that ran before a restart, whose results are kept.
-            is_known = bool(plan.model.creation) if plan.is_creation else self._futures.peek(request_id) is not None
-            if is_known or not self._sequencer.admit(plan.model, plan.seq_id, plan.num_bytes):
+            if self._is_known(plan):
                 return request_id, model_id
+            self._sequencer.admit(plan.model, plan.num_bytes)
             accepting = asyncio.ensure_future(self._accept(plan, arrived, drawn))
             self._accepting[request_id] = accepting
             accepting.add_done_callback(lambda _: self._accepting.pop(request_id))
         await asyncio.shield(accepting)
         return request_id, model_id
+
+    def _is_known(self, plan: RequestPlan) -> bool:
+        if plan.is_creation:
+            return bool(plan.model.creation)
+        has_answer = self._futures.peek(plan.request_id) is not None  # `seen` lacks some that ran before a restart
+        return has_answer or (plan.seq_id is not None and self._sequencer.has_seen(plan.model, plan.seq_id))
 
     async def _accept(self, plan: RequestPlan, arrived: Arrived, drawn: Drawn) -> None:
         model, entry = plan.model, None

@@ -96,21 +96,18 @@ class Sequencer:
         """The engine is about to end: what it fails from now on is not the result of a request."""
         self._is_closed = True
 
-    def admit(self, model: Model, seq_id: int | None, num_bytes: int) -> bool:
-        """Make room for a request, which is submitted or released next; False: one with this id has come in.
+    def admit(self, model: Model, num_bytes: int) -> None:
+        """Make room for a request, which is submitted or released next.
 
         Raises:
             BusyError: the model has too many that are not done, or its tenant holds too many bytes.
         """
         queue = self._queue(model)
-        if seq_id is not None and seq_id in queue.order.seen:
-            return False
         num_waiting = len(queue.unfinished) + queue.num_admitted
         if num_waiting >= self._settings.max_queued_requests:
             raise BusyError(f"{num_waiting} requests of {model.model_id} are waiting; send more when some are done")
         self.held.take(model.owner, num_bytes)
         queue.num_admitted += 1
-        return True
 
     def release(self, model: Model, num_bytes: int) -> None:
         """Give back the room of a request that is not submitted after all."""
@@ -128,6 +125,10 @@ class Sequencer:
         queue.unfinished[job] = None
         queue.order.put(job, seq_id, time.monotonic())
         self._advance(queue)
+
+    def has_seen(self, model: Model, seq_id: int) -> bool:
+        """Whether a request with this id has come in."""
+        return seq_id in self._queue(model).order.seen
 
     def restore(self, model: Model, history: History, seen: SeenIds, jobs: Sequence[Job]) -> None:
         """Take over a model from the journal, with what its last state lacks, in order."""
