@@ -15,7 +15,6 @@ pytest.importorskip("triton")
 
 from cookhouse.engine.kernels.gpu import paged_attention as module
 from cookhouse.engine.kernels.gpu.paged_attention import paged_attention
-from tests.engine.kernels.gpu.programs import compiled_by
 
 BLOCK = 16
 
@@ -182,18 +181,3 @@ def test_shapes_of_models_equal_plain_attention_on_a_gpu(
     inputs.q_NHD.mul_(0.2)  # Random scores of many features would leave one key alone to count.
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(_run(case, inputs).double(), _reference(case, inputs), rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.slow
-def test_kernels_compile_for_the_shapes_of_models() -> None:
-    """Catches what the interpreter lets pass and Triton's compiler does not, tiles too large for shared memory, and
-    kernels that would be compiled again for other lengths or numbers of sequences.
-
-    Compiling needs no GPU, and a process in which Triton was imported without its interpreter.
-    """
-    found = compiled_by("paged_offline.py")
-    assert len(found) == 21
-    for label, usage in found.items():
-        # Of capability 8.x the smallest GPU has 99 KiB.
-        assert usage["shared"] <= (227 if usage["capability"] == 90 else 99) * 1024, label
-        assert usage["variants"] == 1, label
