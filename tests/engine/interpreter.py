@@ -12,7 +12,7 @@ def mend() -> None:
 
     Changes what is imported of Triton, for the rest of the process.
     """
-    interpreter = import_module("triton.runtime.interpreter")
+    interpreter: Any = import_module("triton.runtime.interpreter")
     interpreter._patch_lang_tensor = _with_index(interpreter._patch_lang_tensor)
     builder = interpreter.InterpreterBuilder
     builder.create_dot = _with_bf16(builder.create_dot, interpreter.TensorHandle)

@@ -26,8 +26,8 @@ class Draw:
 
     def size(self, least: int, most: int) -> int:
         """Any from least to most; these, and sizes of whole tiles, more often than others."""
-        tiles = [2**power for power in range(14) if least <= 2**power <= most]
-        return self._random.choice([self._random.randint(least, most), self.one_of(least, most, *tiles)])
+        tiles = [1 << power for power in range(14) if least <= 1 << power <= most]
+        return self.one_of(self._random.randint(least, most), self.one_of(least, most, *tiles))
 
     def one_of(self, *choices: _T) -> _T:
         return self._random.choice(choices)
