@@ -9,6 +9,7 @@ from torch.nn.functional import silu
 
 from cookhouse.engine.model.attention import PackedLayout, SharedLayout
 from cookhouse.engine.model.delta import DeltaInputs, PackedDelta, StateShape
+from cookhouse.engine.model.delta.rule import running_sums
 from tests.engine.numerics import assert_same, random
 
 # The channels of a row fill vectors of a processor: the rest of one is computed by other instructions, in other bits.
@@ -149,3 +150,11 @@ def test_bf16_is_rounded_at_the_ends_alone() -> None:
     assert out.dtype == torch.bfloat16
     want = _definition([400], tuple(x.double() for x in parts))  # type: ignore[arg-type]
     torch.testing.assert_close(out.double(), want, rtol=0, atol=4 * 2.0**-8 * float(want.abs().max()))
+
+
+def test_sums_of_decays_are_the_same_by_a_product() -> None:
+    """Would catch sums of what comes later, where a GPU may not add in an order that varies."""
+    decay = -random(2, 3, 64, dtype=torch.float32).square()
+    by_product, sums = (running_sums(decay, by_product=by_product) for by_product in (True, False))
+    assert torch.equal(sums, decay.cumsum(-1))
+    assert_same(by_product, decay.double().cumsum(-1), torch.float32)
