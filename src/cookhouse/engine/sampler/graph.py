@@ -90,7 +90,7 @@ class DecodeGraphs:
         self._ints = torch.zeros(num_ints, dtype=torch.int32, device=device)
         """Lengths of the contexts and tables of blocks."""
         self._starts = torch.arange(max_rows + 1, dtype=torch.int32, device=device)
-        self._logits = torch.zeros(max_rows, base.head.vocab_size, dtype=base.dtype, device=device)
+        self._logits = torch.zeros(max_rows, base.head.vocab_size, dtype=base.head.logits_dtype, device=device)
 
     def run(self, pieces: Sequence[Piece], weights: Sequence[Weights | None]) -> Tensor | None:
         """Logits (N, V) in fp32 after pieces of one position each. They hold until the next call.
