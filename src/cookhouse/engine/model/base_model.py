@@ -85,7 +85,7 @@ class BaseModel:
         """
         tokenizer = read_tokenizer(name)
         files = files_of_model(name)
-        model = read_model(name, dtype, attn_implementation="eager").to(device)
+        model = read_model(name, dtype, device=device, attn_implementation="eager")
         base = cls.checked(name, model, tokenizer, device)
         base.files = files
         with refusals(name, "it says of no token that it ends a text"):
