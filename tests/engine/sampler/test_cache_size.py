@@ -4,9 +4,12 @@ import gc
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import NoMemoryError, SampleOutput, SampleRequest
@@ -184,3 +187,32 @@ def test_random_sequences_end_however_memory_comes_and_goes(seed: int) -> None:
     assert num_left == 0
     assert blocks.num_free == blocks.num_blocks
     assert blocks.num_promised == 0
+
+
+def test_what_a_step_takes_is_left_to_passes_once(
+    engine: TorchEngine, qwen3_folder: str, limited: Callable[..., Sampler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a cache, or an adapter, that leaves no memory for logits and the choice of tokens."""
+    samplers, budget = engine._samplers, engine._budget
+    before, free = budget.promised_bytes(), 2**20
+    monkeypatch.setattr(Sampler, "step_bytes", staticmethod(lambda _: 3000))
+    monkeypatch.setattr(budget, "free", lambda: free + before)
+    base = engine._bases[qwen3_folder]
+    assert samplers._cache_bytes(base, 0) == (free - 3000) // 2
+    one = limited(lambda _: 10 * BLOCK_BYTES)
+    samplers["another"] = one
+    promised = budget.promised_bytes(but_for={"cache"}) - before
+    assert promised == 3000
+    samplers.clear()
+    assert budget.promised_bytes() == before
+
+
+def test_a_step_on_a_gpu_takes_logits_and_what_tokens_are_chosen_with() -> None:
+    device, numbers = torch.device("cuda", 0), 256 * 1000
+    head = SimpleNamespace(vocab_size=1000, logits_dtype=torch.bfloat16)
+    base: Any = SimpleNamespace(device=device, head=head)
+    assert Sampler.step_bytes(base) == numbers * (4 + 2 + 36)
+    head.vocab_size = 2**17
+    assert Sampler.step_bytes(base) == 256 * 2**17 * 6 + 2**24 * 36
+    base.device = torch.device("cpu")
+    assert Sampler.step_bytes(base) == 0

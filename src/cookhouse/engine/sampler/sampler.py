@@ -24,7 +24,7 @@ from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.bounds import check_request, min_tokens
 from cookhouse.engine.sampler.cache import can_page
 from cookhouse.engine.sampler.capture import Capture, CudaCapture
-from cookhouse.engine.sampler.choose import Choice, choose, rank, sequence_seed, uniforms
+from cookhouse.engine.sampler.choose import Choice, choose, rank, sequence_seed, temporary_bytes, uniforms
 from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.running_request import RunningRequest
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
@@ -139,6 +139,17 @@ class Sampler:
         states = self._scheduler.states
         unused_states = 0 if states is None else states.num_unused * self._base.state_bytes
         return self._scheduler.blocks.num_unused * self._block_bytes + unused_states
+
+    @staticmethod
+    def step_bytes(base: BaseModel) -> int:
+        """What decoding takes of a GPU's memory beside its cache, as far as it does not depend on the layers: logits,
+        and what tokens are chosen with.
+        """
+        if base.device.type == "cpu":
+            return 0
+        num_bytes = torch.float32.itemsize + base.head.logits_dtype.itemsize
+        vocab_size = base.head.vocab_size
+        return _MAX_RUNNING * vocab_size * num_bytes + temporary_bytes(base.device, _MAX_RUNNING, vocab_size)
 
     def submit(self, request: SampleRequest, weights: Weights | None) -> None:
         """Queue a request under these weights (None: the bare base model).

@@ -30,14 +30,20 @@ class Samplers(UserDict[str, Sampler]):
         """`max_cache_bytes` bounds the key-value cache of each; None: by the memory that is free as it grows."""
         self._budget = budget
         self._max_cache_bytes = max_cache_bytes
+        self._step_bytes: dict[str, int] = {}
+        """Of each, one of which steps at a time."""
+        step_bytes = self._step_bytes  # without the samplers: a cycle would keep those that are dropped
+        budget.watch("pass", f"samplers {id(self)}", lambda: max(step_bytes.values(), default=0))
         super().__init__()
 
     def __setitem__(self, key: str, sampler: Sampler) -> None:
         super().__setitem__(key, sampler)
+        self._step_bytes[key] = sampler.step_bytes(sampler.base)
         self._budget.watch("cache", _promise_key(key), lambda: sampler.unused_bytes)
 
     def __delitem__(self, key: str) -> None:
         super().__delitem__(key)
+        self._step_bytes.pop(key, None)
         self._budget.release(_promise_key(key))
 
     def of(self, key: str, base: BaseModel) -> Sampler:
@@ -113,6 +119,8 @@ class Samplers(UserDict[str, Sampler]):
         bytes_per_sequence = bytes_per_token * base.info.max_context_tokens + 2 * base.state_bytes
         # Asked for every request: what the heap keeps must not go back each time.
         spare = self._budget.spare_bytes(2 * bytes_per_sequence if held else math.inf)
+        not_promised = Sampler.step_bytes(base) - max(self._step_bytes.values(), default=0)
+        spare = max(spare - max(not_promised, 0), 0)
         return cache_bytes(base.device, spare + held, bytes_per_sequence, self._max_cache_bytes)
 
 
