@@ -21,11 +21,8 @@ from cookhouse.engine.lora.adapter_stack import AdapterStack, stack_bytes
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler import Sampler, adapter_slots
-from cookhouse.engine.sampler.cache import KeyValueCache
 from cookhouse.engine.sampler.capture import CudaCapture, NothingReadBack, Step
-from cookhouse.engine.sampler.graph import _DecodingStep, padded_blocks, padded_rows, step_arrays
-from cookhouse.engine.sampler.scheduler import Piece
-from cookhouse.engine.sampler.sequence import Sequence as Sampled
+from cookhouse.engine.sampler.graph import _DecodingStep, padded_blocks, padded_rows
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.families import FAMILIES, save_family
 from tests.engine.numerics import MODEL, assert_logprobs_near
@@ -448,33 +445,6 @@ def test_graphs_are_few_and_hold_what_they_serve() -> None:
     assert all(n <= padded_rows(n) for n in range(1, 300))
     assert len({padded_rows(n) for n in range(1, 257)}) < 22
     assert [padded_blocks(n) for n in (1, 128, 129, 513)] == [128, 128, 512, 2048]
-
-
-def _sampled(num_tokens: int, blocks: list[int], request: SampleRequest) -> Sampled:
-    return Sampled(
-        request=request,
-        index=0,
-        tokens=list(range(num_tokens)),
-        num_prompt=1,
-        max_total=10**6,
-        seed=0,
-        stop_tokens=frozenset(),
-        stop_strings=(),
-        num_cached=num_tokens - 1,
-        blocks=blocks,
-    )
-
-
-def test_what_a_step_reads_is_laid_out_for_its_pieces_and_padding(bench: _Bench) -> None:
-    """Would catch rows that write into a block of another sequence; the same by hand for each."""
-    cache = KeyValueCache(bench.base.cache_shape, 10, 16, torch.device("cpu"), torch.float32)
-    request = bench.ask("r", None)
-    lengths, blocks = [17, 16, 33], [[3, 1], [7], [2, 5, 0]]
-    pieces = [Piece(_sampled(n, b, request), n - 1, n) for n, b in zip(lengths, blocks, strict=True)]
-    longs, contexts, tables = step_arrays(pieces, 4, 3, cache)
-    assert longs.tolist() == [[16, 15, 32, 0], [16, 15, 32, 0], [16, 7 * 16 + 15, 0, 160]]
-    assert contexts.tolist() == [17, 16, 33, 1]
-    assert tables.tolist() == [[3, 1, 10], [7, 10, 10], [2, 5, 0], [10, 10, 10]]
 
 
 @pytest.mark.gpu
