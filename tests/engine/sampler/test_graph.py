@@ -56,10 +56,10 @@ class _Bench:
         flat = flat.to(self.engine._device, self.engine._dtype)
         self.engine._snapshots[snapshot_id] = self.folder, Weights(layout, flat)
 
-    def use(self, recorder: Any, cache_bytes: int = _CACHE_BYTES) -> Sampler:
+    def use(self, recorder: Any, cache_bytes: int = _CACHE_BYTES, **options: Any) -> Sampler:
         """Sample through a captured step (None: through torch)."""
         self.base.routing.is_grouped = recorder is not None
-        sampler = Sampler(self.base, cache_bytes, is_native=False, capture=recorder)
+        sampler = Sampler(self.base, cache_bytes, is_native=False, capture=recorder, **options)
         self.engine._samplers[self.folder] = sampler
         return sampler
 
@@ -166,6 +166,23 @@ def test_captured_steps_over_the_paged_kernel_sample_what_torch_samples(bench: _
     expected = bench.sample(wave)
     bench.use(Recorder())
     _assert_same(bench.sample(wave), expected)
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_steps_are_captured_anew_over_a_cache_that_has_grown(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a graph over memory that was given back, and padding that writes to a block of a sequence."""
+    monkeypatch.setattr("cookhouse.engine.sampler.sampler._FIRST_BYTES", 1)
+    waves = _waves(bench)
+    bench.use(None)
+    expected = bench.sample(*waves)
+    recorder = Recorder()
+    sampler = bench.use(recorder, limit=lambda _: _CACHE_BYTES, is_copied=True)
+    caches = {id(sampler._runner._cache.keys[0])}
+    _assert_same(bench.sample(*waves), expected)
+    caches.add(id(sampler._runner._cache.keys[0]))
+    assert len(caches) == 2
+    assert sampler._runner.num_blocks == sampler._scheduler.blocks.num_blocks < _CACHE_BYTES // sampler._block_bytes
+    assert recorder.num_replays > 15
 
 
 @pytest.mark.usefixtures("plain_attention")

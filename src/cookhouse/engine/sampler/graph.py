@@ -66,7 +66,10 @@ class _DecodingStep:
 class DecodeGraphs:
     """Decoding steps of one base model over one cache; graphs hold addresses of both, and go with this object."""
 
-    def __init__(self, base: BaseModel, cache: KeyValueCache, capture: Capture, *, max_rows: int) -> None:
+    def __init__(
+        self, base: BaseModel, cache: KeyValueCache, capture: Capture, *, max_rows: int, max_blocks: int
+    ) -> None:
+        """`max_blocks`: what the cache may grow to."""
         device = base.device
         self._base = base
         self._cache = cache
@@ -77,9 +80,8 @@ class DecodeGraphs:
         self._shared = AdapterSlots(base, is_shared=True)
         self._forget()
         self._max_rows = max_rows
-        num_positions = min(base.info.max_context_tokens, cache.scratch_block * cache.block_size)
-        max_blocks = -(-num_positions // cache.block_size)
-        self._inputs = StepInputs(cache, device, max_rows=max_rows, max_blocks=max_blocks)
+        longest = min(-(-base.info.max_context_tokens // cache.block_size), max_blocks)
+        self._inputs = StepInputs(cache, device, max_rows=max_rows, max_blocks=longest)
         self._logits = torch.zeros(max_rows, base.head.vocab_size, dtype=base.head.logits_dtype, device=device)
 
     def run(self, pieces: Sequence[Piece], weights: Sequence[Weights | None]) -> Tensor | None:
@@ -103,10 +105,14 @@ class DecodeGraphs:
             step()
             return self._logits[: len(pieces)].float()
         except torch.OutOfMemoryError:
-            self._forget()
-            self._inputs.forget()
+            self.reset()
             self._tell("memory ran out")
             return None
+
+    def reset(self) -> None:
+        """Begin anew, as when the cache has grown and is elsewhere."""
+        self._forget()
+        self._inputs.forget()
 
     def _forget(self) -> None:
         """Begin with no graphs, and free what the last ones took."""

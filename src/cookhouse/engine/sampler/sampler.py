@@ -55,11 +55,15 @@ class Sampler:
         limit: Callable[[int], int] | None = None,
         is_native: bool = True,
         capture: Capture | None = None,
+        is_copied: bool = False,
     ) -> None:
         """`limit` says how many bytes the cache may take by now, `cache_bytes` at most, of so many that it holds; None:
         all of them at once.
 
         `is_native` False keeps decoding in torch even where the fused step could do it.
+
+        `is_copied` has a cache that grows move to new memory each time, as on a GPU, where all memory is taken at once;
+        else it has its addresses from the start, and the system gives memory as it is written to.
 
         `capture` records decoding steps; None: as CUDA graphs where the device can attend by tables, else not at all.
         """
@@ -92,7 +96,9 @@ class Sampler:
             max_running=max_running,
             is_native=is_native,
             capture=capture,
+            growth=(lambda: blocks.num_blocks) if is_copied else None,
         )
+        self._is_copied = is_copied
         self._requests: dict[str, RunningRequest] = {}
         self._base_roots: dict[str, int] = {}
         """Root of what each owner computes under the bare base model: from 0 down, so that no serial is met."""
@@ -133,6 +139,8 @@ class Sampler:
     @property
     def unused_bytes(self) -> int:
         """What the cache will take when it is needed, and has not yet: on a CPU pages are taken as they are touched."""
+        if self._is_copied:
+            return max(self._scheduler.blocks.num_held - self._runner.num_blocks, 0) * self._block_bytes
         is_taken_at_once = self._base.device.type != "cpu"
         if is_taken_at_once:
             return 0

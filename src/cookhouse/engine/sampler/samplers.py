@@ -14,6 +14,7 @@ from cookhouse.engine.memory import cache_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.engine.sampler.sampler import Sampler
+from cookhouse.engine.switches import is_on
 
 _PACKED_SHARE = 0.5
 """Of the memory that is spare, the most that packed weights may take beside their originals."""
@@ -51,7 +52,9 @@ class Samplers(UserDict[str, Sampler]):
         if key not in self:
             self._pack(base)
             limit = partial(self._cache_bytes, base)
-            self[key] = Sampler(base, limit(0), limit=limit if base.device.type == "cpu" else None)
+            is_copied = base.device.type != "cpu" and is_on("growing_cache")
+            grows = is_copied or base.device.type == "cpu"
+            self[key] = Sampler(base, limit(0), limit=limit if grows else None, is_copied=is_copied)
         return self[key]
 
     @property
@@ -121,6 +124,8 @@ class Samplers(UserDict[str, Sampler]):
         spare = self._budget.spare_bytes(2 * bytes_per_sequence if held else math.inf)
         not_promised = Sampler.step_bytes(base) - max(self._step_bytes.values(), default=0)
         spare = max(spare - max(not_promised, 0), 0)
+        if held and base.device.type != "cpu":
+            held //= 2  # it is copied, one half after the other
         return cache_bytes(base.device, spare + held, bytes_per_sequence, self._max_cache_bytes)
 
 

@@ -68,8 +68,9 @@ class StepInputs:
         self._width = num_blocks
 
     def forget(self) -> None:
-        """Send tables whole the next time."""
+        """Send tables whole the next time, as when memory ran out, or the scratch block is another."""
         self._width = 0
+        self._padding = [[self._cache.scratch_block] for _ in self._padding]
 
     def _write_tables(self, wanted: list[list[int]], counts: list[int], width: int) -> None:
         """Have tables of so many of the blocks; what there is of a sequence moves to its row on the device."""
