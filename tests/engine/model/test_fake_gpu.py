@@ -138,8 +138,13 @@ def test_logits_and_gradients_of_adapters_are_fp32_where_asked(is_wide: bool, mo
         for adapters in (segments[:1], segments, base.arrange(segments, NUM_TOKENS)):
             assert base.head.logits(hidden_NH, adapters).dtype == base.head.logits_dtype == wide
         found: list[torch.dtype] = []
-        mm = products.wide_matmul
-        monkeypatch.setattr(lora, "wide_matmul", lambda *sides: found.append(mm(*sides).dtype) or mm(*sides))
+
+        def multiply(left: Tensor, right: Tensor) -> Tensor:
+            product = products.wide_matmul(left, right)
+            found.append(product.dtype)
+            return product
+
+        monkeypatch.setattr(lora, "wide_matmul", multiply)
         product = Segments(segments).at(base.head.name)
         assert product is not None
         logits_NV = torch.empty(NUM_TOKENS, base.head.vocab_size, dtype=torch.bfloat16, device=GPU)

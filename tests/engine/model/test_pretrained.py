@@ -53,7 +53,9 @@ def test_weights_go_straight_to_another_device(
     has_accelerate: bool, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch a model that is read into the host's memory first; the meta device stands for a GPU."""
-    folder, asked, loaded = save_family(tmp_path, "qwen3_moe"), [], []
+    folder = save_family(tmp_path, "qwen3_moe")
+    asked: list[Any] = []
+    loaded: list[tuple[str, torch.Tensor]] = []
     whole = read_model(folder, torch.float32)
     cls = text_part.model_class(whole.config)
 

@@ -231,8 +231,12 @@ def test_a_cache_on_a_gpu_is_whole_at_once_or_grows_by_copies(
     """Would catch a switch that measures nothing, and growth that counts memory which its copy needs."""
     made: list[dict[str, Any]] = []
     stub = SimpleNamespace(step_bytes=lambda _: 0, base=None, unused_bytes=0)
-    make = MagicMock(side_effect=lambda _, cache_bytes, **options: made.append(options | {"most": cache_bytes}) or stub)
-    make.step_bytes = stub.step_bytes
+
+    def note(_: Any, most: int, **options: Any) -> Any:
+        made.append(options | {"most": most})
+        return stub
+
+    make = MagicMock(side_effect=note, step_bytes=stub.step_bytes)
     monkeypatch.setattr(samplers_module, "Sampler", make)
     monkeypatch.setattr(samplers_module.Samplers, "_pack", lambda *_: None)
     monkeypatch.setattr(switches, "_chosen", lambda: frozenset(chosen))

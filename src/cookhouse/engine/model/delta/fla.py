@@ -39,9 +39,9 @@ def run_packed(mixed_NC: Tensor, decay_NV: Tensor, beta_NV: Tensor, shape: State
     keys = shape.num_key_heads * shape.key_dim
     q, k, v = torch.split(mixed_NC, [keys, keys, shape.num_value_heads * shape.value_dim], -1)
     q_1NVD, k_1NVD = (
-        x.unflatten(-1, (shape.num_key_heads, -1)).repeat_interleave(shape.per_key, 1).unsqueeze(0) for x in (q, k)
+        x.reshape(1, -1, shape.num_key_heads, shape.key_dim).repeat_interleave(shape.per_key, 2) for x in (q, k)
     )
-    v_1NVE = v.unflatten(-1, (shape.num_value_heads, -1)).unsqueeze(0)
+    v_1NVE = v.reshape(1, -1, shape.num_value_heads, shape.value_dim)
     out_1NVE, _ = _rule()(
         q_1NVD,
         k_1NVD,
