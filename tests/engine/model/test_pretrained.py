@@ -23,6 +23,7 @@ from transformers import (
     PhimoeConfig,
 )
 
+from cookhouse.engine.model import pretrained, text_part
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.logits import LogitRule, logit_rule
 from cookhouse.engine.model.pretrained import is_packed, num_weight_bytes, read_config, read_model
@@ -45,6 +46,33 @@ def test_shards_hold_the_same_model_as_one_file(family: str, tmp_path: Path) -> 
     wanted = dict(whole.named_parameters())
     assert wanted.keys() == dict(shards.named_parameters()).keys()
     assert all(torch.equal(parameter, wanted[name]) for name, parameter in shards.named_parameters())
+
+
+@pytest.mark.parametrize(("has_accelerate", "expected"), [(True, {"": torch.device("meta")}), (False, None)])
+def test_weights_go_straight_to_another_device(
+    has_accelerate: bool, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a model that is read into the host's memory first; the meta device stands for a GPU."""
+    folder = save_family(tmp_path, "qwen3_moe")
+    asked: list[Any] = []
+    loaded: list[tuple[str, torch.Tensor]] = []
+    whole = read_model(folder, torch.float32)
+    cls = text_part.model_class(whole.config)
+
+    class Watched:
+        @staticmethod
+        def from_pretrained(source: str, *, device_map: Any = None, **options: Any) -> Any:
+            asked.append(device_map)
+            model, report = cls.from_pretrained(source, device_map=device_map and {"": CPU}, **options)
+            loaded.extend((name, parameter.detach()) for name, parameter in model.named_parameters())
+            return model, report
+
+    monkeypatch.setattr(text_part, "model_class", lambda *_, **__: Watched)
+    monkeypatch.setattr(pretrained, "is_accelerate_available", lambda: has_accelerate)
+    model = read_model(folder, torch.float32, device=torch.device("meta"))
+    assert asked == [expected]
+    assert model.device.type == "meta"
+    assert all(torch.equal(weight, whole.get_parameter(name)) for name, weight in loaded)
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, *COMPOSITES])
