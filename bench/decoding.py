@@ -68,7 +68,8 @@ def decode_figures(engine: Any, model: str, device: str, rows: int) -> dict[str,
     weights = sum(site.in_features * site.out_features for site in base.sites) * base.dtype.itemsize
     context = PROMPT_TOKENS + sum(_STEPS) / 2
     read = weights + rows * context * base.cache_shape.num_features * base.dtype.itemsize
-    peak, _ = peak_bandwidth(device)
+    peak, source = peak_bandwidth(device)
+    print(f"bandwidth {peak / 1e9:.0f} GB/s ({source})", flush=True)
     return {
         f"decode_{rows}_milliseconds": 1e3 * step,
         f"decode_{rows}_tokens_per_second": rows / step,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from bench.decoding import decode_figures, peak_bandwidth
+from bench.decoding import decode_figures
 from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, save_record
 
 
@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--static-batch", type=int, default=16, help="prompts in each batch of `generate`")
     parser.add_argument("--rows", type=int, nargs="*", default=[1, 64], help="of decoding steps alone; none: leave out")
-    parser.add_argument("--alone", action="store_true", help="leave out the peers")
+    parser.add_argument("--alone", action="store_true", help="leave out the peers, and groups")
     parser.add_argument("--continuous", action="store_true", help="measure the peer's continuous batching as well")
     parser.add_argument(
         "--llama", metavar="PYTHON", help="a Python that has llama-cpp-python and gguf, to measure it too"
@@ -224,16 +224,17 @@ def main() -> None:
             llama_seconds = run_llama(options.llama, *side, load)
             if llama_seconds is not None:
                 seconds["llama"] = llama_seconds
-        grouped, separate = (isolated(run_group, *side, flag) for flag in (True, False))
+        if not options.alone:
+            grouped, separate = (isolated(run_group, *side, flag) for flag in (True, False))
     figures = {f"{name}_tokens_per_second": load.num_sampled / value for name, value in seconds.items()}
     figures |= {
         f"ratio_to_{name}": value / seconds["cookhouse"] for name, value in seconds.items() if name != "cookhouse"
     }
-    figures["group_ratio"] = separate / grouped
+    if not options.alone:
+        figures["group_ratio"] = separate / grouped
     figures |= decoding
     for name, value in figures.items():
         print(f"{name:32} {value:10.4g}")
-    print(f"bandwidth: {isolated(peak_bandwidth, options.device)[1]}")
     if options.save:
         save_record(f"sampling-{options.model}-{options.precision}", vars(options), figures)
 

@@ -37,6 +37,7 @@ class Check:
     notes: list[str] = field(default_factory=list)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By stage, those of an earlier call among them."""
+    new_records: set[Path] = field(default_factory=set)
 
     def run_all(self, stages: Sequence[Stage]) -> None:
         """Run them in their order; whatever happens to one, the next one has its turn."""
@@ -56,7 +57,8 @@ class Check:
             for file in changed:
                 found |= figures.read_record(file)
             self._write(stage, outcome, limit, found)
-            self._pack(changed)
+            self.new_records.update(changed)
+            self._pack()
             print(f"   {outcome.status} after {outcome.seconds:.1f} s {outcome.why}", flush=True)
 
     def read_earlier(self, folder: Path) -> None:
@@ -120,12 +122,11 @@ class Check:
         temporary.replace(self.output / RESULTS)
         (self.output / "table.txt").write_text(self.table() + "\n", encoding="utf-8")
 
-    def _pack(self, changed: Sequence[Path]) -> None:
+    def _pack(self) -> None:
         logs = sorted((self.scratch / "logs").glob("*.log"))
         packing.pack_files(self.output / "logs.tar.gz", logs, self.scratch)
-        self._changed = sorted({*getattr(self, "_changed", ()), *changed})
-        if self._changed:
-            packing.pack_files(self.output / "records.tar.gz", self._changed, self.records)
+        if self.new_records:
+            packing.pack_files(self.output / "records.tar.gz", sorted(self.new_records), self.records)
         if self.caches.exists():
             packing.pack_caches(self.caches, self.output)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.harness import isolated, model_folder
+from bench.harness import model_folder
 from scripts.gpu_check.figures import show
 
 _SPARE_BYTES = 64 * 2**20
@@ -108,14 +108,14 @@ def _samples(engine: Any, num_sequences: int, length: int) -> Any:
 
 
 def main() -> None:
-    """In a process of its own, whose memory is the engine's alone."""
+    """The memory of this process is the engine's alone."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--model", required=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model = model_folder(options.model, Path(folder) / "model", options.device)
-        figures = isolated(run, model, options.device)
+        figures = run(model, options.device)
     show(figures)
     if options.device == "cuda":
         assert figures["shortage_in_pass"] != "none", "a pass that cannot fit was said to have fitted"

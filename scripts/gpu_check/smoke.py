@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.harness import isolated, model_folder, now
+from bench.harness import model_folder, now
 from numpy.typing import NDArray
 from scripts.gpu_check.figures import show
 
@@ -74,21 +74,21 @@ def distance(one: Sequence[NDArray[np.float32]], other: Sequence[NDArray[np.floa
 
 
 def main() -> None:
-    """Each side in a process of its own; figures as they are found."""
+    """All in one process, since each costs seconds of imports; figures as they are found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--model", required=True, help="the larger one")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tiny = model_folder(TINY, Path(folder), options.device)
-        exact = isolated(run, tiny, "cpu", "float32")
+        exact = run(tiny, "cpu", "float32")
         for precision in ("float32", "bfloat16"):
-            found = isolated(run, tiny, options.device, precision)
+            found = run(tiny, options.device, precision)
             show({f"tiny_{precision}_from_cpu": distance(found["logprobs"], exact["logprobs"])})
             _check_learns(found, f"{TINY} in {precision}")
         model = model_folder(options.model, Path(folder) / "model", options.device)
         for precision in ("float32", "bfloat16"):
-            found = isolated(run, model, options.device, precision)
+            found = run(model, options.device, precision)
             show({f"{precision}_{name}": found[name] for name in ("step_seconds", "sample_seconds")})
             _check_learns(found, f"{options.model} in {precision}")
 
