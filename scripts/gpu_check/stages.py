@@ -60,7 +60,7 @@ _REAL = _Sizes(
     rl_steps=("--steps", "200"),
 )
 _TINY = _Sizes(
-    models=dict.fromkeys(_REAL.models, "random:64x2x512"),
+    models=dict.fromkeys(_REAL.models, "random:64x2x4096"),
     precision=("--precision", "float32"),
     steps=("--tokens", "256", "--length", "64", "--steps", "1", "--warmup", "1"),
     load=("--prompts", "4", "--static-batch", "4", "--rows", "1", "4"),
