@@ -162,7 +162,8 @@ def save_record(
     figures: dict[str, float],
     achieved: Mapping[str, tuple[str, float]] | None = None,
 ) -> None:
-    """Write results/NAME.json with the figures, the settings, the machine and the commit; a GPU's name is in both.
+    """Write results/NAME.json with the figures, the settings, the machine and the commit; a GPU's name is in both, and
+    so are ways to compute that COOKHOUSE_GPU_TRIALS turns on.
 
     `achieved` has what a figure comes to in a precision, in FLOP/s: its share of what the processor could do is kept.
     """
@@ -173,15 +174,18 @@ def save_record(
         gpu = torch.cuda.get_device_name()
         machine += f", {gpu}"
         name += "-" + gpu.lower().replace(" ", "-")
-    if options.get("device") == "cuda":
         processor = {"model": processor_model()}
     else:
         processor = isolated(calibrate)
         shares = {each: share_of_peak(processor, *of) for each, of in (achieved or {}).items()}
         figures = figures | {f"{each}_share_of_peak": share for each, share in shares.items()}
+    trials = os.environ.get("COOKHOUSE_GPU_TRIALS", "")
+    if trials:
+        name += "-with-" + trials.replace(",", "-")
     record = {
         "figures": figures,
         "options": options,
+        "trials": trials,
         "machine": machine,
         "processor": processor,
         "commit": _commit(),

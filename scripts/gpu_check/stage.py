@@ -26,7 +26,7 @@ class Stage:
     about: str
     seconds: float
     commands: Sequence[Sequence[str]]
-    """Arguments after `python`."""
+    """Arguments after `python`; those before the first option are variables of the environment, as NAME=VALUE."""
     needs: frozenset[str] = frozenset()
     """Modules without which it is left out."""
 
@@ -55,8 +55,10 @@ def run(stage: Stage, python: str, environment: Mapping[str, str], log: Path, li
                 worst = Outcome(status="timed out", seconds=0.0, why=f"no time for: {' '.join(command)}")
                 break
             began_at = file.tell()
+            number = next(i for i, each in enumerate(command) if each.startswith("-"))
+            variables = dict(each.split("=", 1) for each in command[:number])
             try:
-                code = _wait([python, *command], {**environment, MARK: mark}, file.fileno(), left)
+                code = _wait([python, *command[number:]], {**environment, **variables, MARK: mark}, file.fileno(), left)
             finally:
                 _kill_marked(mark)
             outcome = _outcome(code, log, began_at)

@@ -93,7 +93,7 @@ def all_stages(device: str, num_test_processes: int) -> Sequence[Stage]:
     def ours(name: str, *arguments: str) -> Command:
         return ("-m", f"scripts.gpu_check.{name}", *on, *arguments)
 
-    bf16 = ("--precision", "bfloat16")
+    exactness = bench("exactness", "1.7b", "--precision", "bfloat16", *sizes.samples)
     sampling = (*sizes.precision, *sizes.load)
     supervised = (*sizes.precision, *sizes.conversations)
     described: list[tuple[str, str, float, frozenset[str], list[Command]]] = [
@@ -105,7 +105,7 @@ def all_stages(device: str, num_test_processes: int) -> Sequence[Stage]:
         ),
         ("mfu", "utilization of training", 55, _ENGINE, [_profiled(bench, "1.7b", sizes)]),
         ("sampling", "decoding at 1 and 64 rows", 55, _ENGINE, [bench("sampling", "1.7b", *sampling, "--alone")]),
-        ("exactness", "sampler against trainer", 55, _ENGINE, [bench("exactness", "1.7b", *bf16, *sizes.samples)]),
+        ("exactness", "sampler against trainer", 55, _ENGINE, [exactness, _tried("wide_products", exactness)]),
         (
             *("families", "architectures, and which decode in graphs", 100, _TESTS),
             [
@@ -137,6 +137,13 @@ def all_stages(device: str, num_test_processes: int) -> Sequence[Stage]:
             [_profiled(bench, "8b", sizes), bench("sampling", "8b", *sampling, "--alone")],
         ),
         (
+            *("trials", "ways to compute that no GPU has measured", 150, _ENGINE),
+            [
+                _tried("wide_products", _profiled(bench, "1.7b", sizes)),
+                _tried("growing_cache", bench("sampling", "1.7b", *sampling, "--alone")),
+            ],
+        ),
+        (
             *("rest-of-bench", "the other lines of the table", 300, _PEERS),
             [
                 ("-m", "bench.supervised", *saved, *sizes.vocabulary),
@@ -159,3 +166,8 @@ def all_stages(device: str, num_test_processes: int) -> Sequence[Stage]:
 
 def _profiled(bench: Callable[..., Command], model: str, sizes: _Sizes) -> Command:
     return bench("mfu", model, *sizes.precision, *sizes.steps, "--profile")
+
+
+def _tried(trials: str, command: Command) -> Command:
+    """With ways to compute that are off by default, until one of the two is found to be better."""
+    return (f"COOKHOUSE_GPU_TRIALS={trials}", *command)

@@ -1,5 +1,6 @@
 """Catches a stage that costs more than its own time: the minutes at a GPU are few, and nobody is there to help."""
 
+import dataclasses
 import io
 import json
 import os
@@ -24,6 +25,7 @@ HANGS = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); prin
 # In a session of its own, as engines may be.
 LEAVES = "import subprocess; subprocess.Popen(['sleep', '61'], start_new_session=True); print('left it')"
 SIGNALLED = "import os; os.kill(os.getpid(), 11)"
+READS = "import os; print('figures: {\"trials\": \"' + os.environ['TRIALS'] + '\"}')"
 SHOWS = "print('figures: ' + '{\"speed\": 2.5}')"
 
 
@@ -88,6 +90,15 @@ def test_a_stage_costs_its_own_limit_and_nothing_else(tmp_path: Path) -> None:
         log = archive.extractfile("logs/04-s4.log")
         assert log is not None
         assert b"no such thing" in log.read()
+
+
+def test_variables_of_a_command_are_its_own(tmp_path: Path) -> None:
+    """Would catch both ways to compute measured as one."""
+    check = make_check(tmp_path)
+    stage = make_stage(1)
+    check.run_all([dataclasses.replace(stage, commands=[("TRIALS=a,b", "-c", READS), ("-c", READS)])])
+    (result,) = check.results.values()
+    assert (result["status"], result["figures"]) == ("failed", {"trials": "a,b"})
 
 
 def test_the_time_for_all_is_kept_and_what_had_none_is_told(tmp_path: Path) -> None:
@@ -217,8 +228,7 @@ def test_the_stages_name_modules_and_tests_that_there_are(device: str) -> None:
     # Of the nine minutes some seconds are for what is installed first and packed last.
     assert device == "cpu" or sum(stage.seconds for stage in stages[:8]) <= 9 * 60 - 25
     for stage in stages:
-        for command in stage.commands:
-            assert command[0] == "-m"
+        for command in (each[each.index("-m") :] for each in stage.commands):
             name = command[1].replace(".", "/")
             assert name in ("pytest", "cookhouse") or (root / f"{name}.py").exists(), command
             assert all((root / each).exists() for each in command[2:] if each.startswith("tests/")), command
