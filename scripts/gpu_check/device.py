@@ -29,6 +29,8 @@ def main() -> None:
     present = {name: version for name in _VERSIONS if (version := _version(name))}
     show({"python": platform.python_version(), "versions": present, "requirements": list(_unmet())})
     print(_said("nvidia-smi"), flush=True)
+    asked = ("driver_version", "clocks.max.sm", "clocks.max.mem", "power.limit", "memory.used")
+    show({"nvidia_smi": _said("nvidia-smi", f"--query-gpu={','.join(asked)}", "--format=csv,noheader").strip()})
     broken = {name: why for name in _MODULES if (why := _import_error(name))}
     show({"broken": broken})
     if "torch" not in broken:
