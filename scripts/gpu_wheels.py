@@ -53,7 +53,7 @@ PRESENT = frozenset(
         *("typing-inspection", "xxhash"),
     )
 )
-"""What the machine has: neither taken nor followed."""
+"""What the machine has: neither taken nor followed, but for what a required extra of it adds."""
 _EXTRAS = frozenset(("engine", "bench"))
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (35, 34, 31, 28, 27, 24, 17, 12, 5)]
 _ENVIRONMENT = {
@@ -77,7 +77,12 @@ def missing(requirements: Sequence[str], extras: frozenset[str]) -> Mapping[str,
             # Of ours one extra names another.
             if name == "cookhouse":
                 left.append((requirements, its_extras))
-            elif name not in PRESENT and name not in found:
+            elif name in PRESENT:
+                # It is there without what only an extra of it requires.
+                plain = {each for each, _ in _apply(metadata.requires(name) or [], frozenset())}
+                extra = [text for text in metadata.requires(name) or [] if _name(text) not in plain]
+                left.append((extra, its_extras))
+            elif name not in found:
                 found[name] = metadata.version(name)
                 left.append((metadata.requires(name) or [], its_extras))
     return dict(sorted(found.items()))
@@ -88,7 +93,11 @@ def _apply(requirements: Sequence[str], extras: frozenset[str]) -> Iterator[tupl
         requirement = Requirement(text)
         marker = requirement.marker
         if marker is None or any(marker.evaluate(_ENVIRONMENT | {"extra": extra}) for extra in ("", *extras)):
-            yield canonicalize_name(requirement.name), frozenset(requirement.extras)
+            yield _name(text), frozenset(requirement.extras)
+
+
+def _name(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
 
 
 def make_folder(folder: Path, ours: Path) -> Mapping[str, str]:

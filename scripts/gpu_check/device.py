@@ -45,20 +45,25 @@ def _version(name: str) -> str | None:
 
 
 def _unmet() -> Iterator[str]:
-    """What we and what we brought require, and is there in another version or not at all."""
+    """What cookhouse, the benchmarks' peers, and all that they require, require and have in another version or not."""
     if importlib.util.find_spec("packaging") is None:
         yield "unknown without the package packaging"
         return
     from packaging.requirements import Requirement
 
-    for name in ("cookhouse", "trl", "datasets", "tinker", "fastapi", "pydantic"):
-        for text in (metadata.requires(name) or []) if _version(name) else []:
-            requirement = Requirement(text)
-            extra = "engine" if name == "cookhouse" else ""
+    seen: set[tuple[str, str]] = set()
+    left = [("cookhouse", "engine"), ("trl", ""), ("datasets", ""), ("peft", ""), ("accelerate", "")]
+    while left:
+        name, extra = left.pop()
+        if (name, extra) in seen or _version(name) is None:
+            continue
+        seen.add((name, extra))
+        for requirement in map(Requirement, metadata.requires(name) or []):
             if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
                 version = _version(requirement.name)
                 if version is None or not requirement.specifier.contains(version, prereleases=True):
                     yield f"{name}: {requirement.name}{requirement.specifier}, here {version}"
+                left += [(requirement.name, each) for each in ("", *requirement.extras)]
 
 
 def _import_error(name: str) -> str | None:

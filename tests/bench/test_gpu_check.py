@@ -214,10 +214,10 @@ def test_only_what_is_missing_is_installed_and_ours_always(tmp_path: Path) -> No
 def test_wheels_are_those_of_what_our_requirements_come_to() -> None:
     """Would catch a machine without a network that lacks what a package there requires."""
     requirements = ["pydantic>=2", "torch>=2", "tomli; python_version < '3.11'", "cookhouse[a]; extra == 'b'"]
-    requirements += ["alembic; extra == 'a'", "zstandard; extra == 'c'"]
+    requirements += ["alembic; extra == 'a'", "zstandard; extra == 'c'", "httpx[http2]>=0.25"]
     found = missing_there(requirements, frozenset(("b",)))
-    assert {"pydantic", "pydantic-core", "alembic", "mako", "sqlalchemy"} <= set(found)
-    assert not {"torch", "tomli", "zstandard", "cookhouse", "typing-extensions"} & set(found)
+    assert {"pydantic", "pydantic-core", "alembic", "mako", "sqlalchemy", "h2", "hpack"} <= set(found)
+    assert not {"torch", "tomli", "zstandard", "cookhouse", "typing-extensions", "httpx", "certifi"} & set(found)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
