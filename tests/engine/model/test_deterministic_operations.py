@@ -20,6 +20,8 @@ from tests.engine.families import FAMILIES
 
 META = torch.device("meta")
 LENGTHS = [100, 28]
+_UNLIKE = ("gemma2", "gpt_oss", "qwen3_next")
+"""Families that together have each kind of layer; the others are of the slow tests."""
 _REFUSED = frozenset({"put_", "histc", "kthvalue", "ctc_loss", "nll_loss_forward", "nll_loss2d_forward"})
 _REFUSED_IF_FLOAT = frozenset({"cumsum", "cumsum_"})
 # By `torch.use_deterministic_algorithms`, as far as a decoder could use them; `median` where it returns indices.
@@ -47,7 +49,10 @@ def _base(family: str) -> BaseModel:
     return BaseModel("m", model, None, META)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(family, marks=() if family in _UNLIKE else pytest.mark.slow) for family in sorted(FAMILIES)],
+)
 def test_no_operation_of_a_pass_is_refused(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a family of which each training pass fails on a GPU, and on a GPU alone."""
     monkeypatch.setattr(activations, "_storages", lambda _: {})
