@@ -64,10 +64,10 @@ test-client: $(VENV)/installed-dev
 # Tests under other versions than those of .venv, each of which goes into a folder of its own beside it:
 # `make test-transformers VERSION=5.0`, or the newest there is; and the Triton that torch 2.11 comes with.
 test-transformers: $(VENV)/installed-dev
-	.ci/beside transformers$(if $(VERSION),==$(VERSION).*) -q $(or $(ARGS),tests/engine tests/models tests/chat tests/assets tests/contract tests/data)
+	.ci/beside "transformers$(if $(VERSION),==$(VERSION).*)" -q $(or $(ARGS),tests/engine tests/models tests/chat tests/assets tests/contract tests/data)
 
 test-triton: $(VENV)/installed-dev
-	.ci/beside triton==$(or $(VERSION),3.6).* -q $(or $(ARGS),tests/engine/kernels tests/engine/model tests/engine/sampler tests/engine/lora)
+	.ci/beside "triton==$(or $(VERSION),3.6).*" -q $(or $(ARGS),tests/engine/kernels tests/engine/model tests/engine/sampler tests/engine/lora)
 
 # What computes in an engine: its own tests, and those that start one through the server or the command line. With
 # `GPU_PYTHON=python3`, a Python that has torch for the GPU and what the tests need, nothing is installed.

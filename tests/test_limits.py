@@ -70,7 +70,7 @@ def test_a_process_that_lost_its_gpu_ends_and_tells_of_the_test(
     """Would catch a hundred failures after the one that broke the context, which is the only one to read."""
     exits: list[int] = []
     monkeypatch.setattr(limits, "_is_gpu_lost", lambda: is_lost)
-    monkeypatch.setattr(limits.os, "_exit", exits.append)
+    monkeypatch.setattr("os._exit", exits.append)
     with (tmp_path / "stderr").open("wb") as file:
         config = SimpleNamespace(workerinput={}, getoption=lambda *_: device, stash={limits._STDERR: file.fileno()})
         item: Any = SimpleNamespace(config=config)

@@ -120,7 +120,7 @@ def all_stages(device: str, num_test_processes: int) -> Sequence[Stage]:
                 bench("tenants", "1.7b", *sizes.precision, *sizes.tenants, "--sequences", "1"),
             ],
         ),
-        ("first-run", "the README's first command", 60, _WIRE, [("-m", "cookhouse", "run", "supervised")]),
+        ("first-run", "the README's first command", 90, _WIRE, [("-m", "cookhouse", "run", "supervised")]),
         ("publish", "publishing sampler weights", 40, _WIRE, [("-m", "bench.publish", *saved)]),
         ("grpo", "GRPO steps against TRL's", 150, _PEERS, [bench("rl", "1.7b", *sizes.precision, *sizes.group)]),
         (
