@@ -8,6 +8,7 @@ import re
 import shutil
 import warnings
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoTokenizer, GenerationConfig, LlamaConfig
+from transformers.core_model_loading import WeightRenaming
 
 from cookhouse.assets import resolve_model
 from cookhouse.engine import TorchEngine
@@ -158,6 +160,8 @@ def test_adapters_of_experts_are_exported_as_theirs(family: str, tmp_path: Path)
     export_peft(tmp_path / "checkpoint", tmp_path / "peft")
     assert distance(logprobs_from(load_base(base)), logprobs) > 0.05
     assert_all_near(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs)
+    if family != "qwen2" and "loading_info" not in signature(WeightRenaming.convert).parameters:
+        pytest.skip("this peft needs a later transformers for experts")
     assert_all_near(logprobs_from(load_peft(base, tmp_path / "peft")), logprobs)
 
 

@@ -11,6 +11,7 @@ position, E experts, H hidden, I features in, O features out.
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from cookhouse.engine.lora.expert_plan import ExpertPlan, GroupedPlan, LoopPlan, Pairs, Projection
@@ -35,7 +36,7 @@ class LoraExperts(nn.Module):
         """Whether a module keeps its experts in the way this class computes."""
         names = {key for key, _ in module.named_parameters(recurse=False)}
         wanted = {"gate_up_proj", "down_proj"}
-        has_flags = all(hasattr(module, flag) for flag in ("is_transposed", "is_concatenated", "_apply_gate"))
+        has_flags = all(hasattr(module, flag) for flag in ("is_transposed", "_apply_gate"))
         return has_flags and wanted <= names <= {*wanted, *(f"{key}_bias" for key in wanted)}
 
     def forward(self, hidden_NH: Tensor, experts_NK: Tensor, weights_NK: Tensor) -> Tensor:
@@ -63,12 +64,22 @@ class LoraExperts(nn.Module):
         return LoopPlan.of(pairs, segments)
 
 
+def _is_interleaved(base: Any, inner: int) -> bool:
+    """Whether its features of gate and up alternate: then the second number is the up of the first, and no gate. Not
+    every version of `transformers` has a flag for it.
+    """
+    gate_up = torch.linspace(0.1, 0.2, 2 * inner, device="cpu", dtype=torch.float32)
+    changed = gate_up.clone()
+    changed[1] += 0.1
+    return inner > 1 and bool((base._apply_gate(changed) != base._apply_gate(gate_up))[0])
+
+
 def _sites(base: Any, name: str) -> tuple[LoraSite, ...]:
     """Gate, up and down projections, whatever way the first two are laid side by side."""
     down_EOI = base.down_proj.mT if base.is_transposed else base.down_proj
     num_experts, hidden, inner = down_EOI.shape
     gate, up = slice(0, inner), slice(inner, 2 * inner)
-    if not base.is_concatenated:
+    if _is_interleaved(base, inner):
         gate, up = slice(0, None, 2), slice(1, None, 2)
     entries = [
         ("gate_proj", "gate_up_proj", hidden, inner, gate, "A"),

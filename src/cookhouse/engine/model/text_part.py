@@ -85,4 +85,11 @@ def _drop_others(model: Any) -> None:
         for child, path in paths.items():
             if path not in above | names:
                 setattr(holder, child, None)
-                model._keys_to_ignore_on_load_unexpected.add(rf"^{re.escape(path)}(\.|$)")
+                _ignore(model, rf"^{re.escape(path)}(\.|$)")
+
+
+def _ignore(model: Any, pattern: str) -> None:
+    """Leave out what a checkpoint holds under such names. Versions of `transformers` keep a set, a list or nothing."""
+    patterns = model._keys_to_ignore_on_load_unexpected
+    kind = set if isinstance(patterns, set) else list
+    model._keys_to_ignore_on_load_unexpected = kind((*(patterns or ()), pattern))
