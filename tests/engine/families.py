@@ -9,7 +9,6 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMultimodalLM
-from transformers.models.granitemoe import modeling_granitemoe
 
 from tests.engine.conftest import VOCAB_SIZE, save_tokenizer
 
@@ -37,6 +36,12 @@ class _Configs:
 
 
 CONFIGS = _Configs()
+
+
+def skip_first_transformers(reason: str) -> None:
+    """Skip a test under the lowest version that is allowed, which lacks what it is about."""
+    if transformers.__version__.startswith("5.0."):
+        pytest.skip(f"transformers {transformers.__version__}: {reason}")
 
 
 def _llama() -> Any:
@@ -146,8 +151,7 @@ def _granite() -> Any:
 
 
 def _granitemoe() -> Any:
-    if hasattr(modeling_granitemoe, "GraniteMoeParallelExperts"):
-        pytest.skip(f"transformers {transformers.__version__} does not stack the experts of granitemoe")
+    skip_first_transformers("it does not stack the experts of granitemoe")
     return CONFIGS.GraniteMoeConfig(
         **_COMMON,
         intermediate_size=24,
@@ -219,6 +223,7 @@ def _phi3() -> Any:
         pad_token_id=None,
         intermediate_size=48,
         num_key_value_heads=2,
+        partial_rotary_factor=0.75,
         original_max_position_embeddings=64,
         rope_parameters=rope,
         tie_word_embeddings=True,
@@ -250,6 +255,7 @@ def _qwen3_5_moe() -> Any:
 
 
 def _qwen3_next() -> Any:
+    skip_first_transformers("its gated delta layers are not told of sequences")
     return CONFIGS.Qwen3NextConfig(**_COMMON, **_DELTA, **_SHARED_EXPERT, intermediate_size=48, mlp_only_layers=[0])
 
 

@@ -11,7 +11,6 @@ position, E experts, H hidden, I features in, O features out.
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from cookhouse.engine.lora.expert_plan import ExpertPlan, GroupedPlan, LoopPlan, Pairs, Projection
@@ -64,14 +63,11 @@ class LoraExperts(nn.Module):
         return LoopPlan.of(pairs, segments)
 
 
-def _is_interleaved(base: Any, inner: int) -> bool:
-    """Whether its features of gate and up alternate: then the second number is the up of the first, and no gate. Not
-    every version of `transformers` has a flag for it.
+def _is_interleaved(base: Any) -> bool:
+    """Whether features of gate and up alternate. Without a flag for it, as in `transformers` 5.0, those that are
+    transposed do: they are gpt-oss's alone.
     """
-    gate_up = torch.linspace(0.1, 0.2, 2 * inner, device="cpu", dtype=torch.float32)
-    changed = gate_up.clone()
-    changed[1] += 0.1
-    return inner > 1 and bool((base._apply_gate(changed) != base._apply_gate(gate_up))[0])
+    return not getattr(base, "is_concatenated", not base.is_transposed)
 
 
 def _sites(base: Any, name: str) -> tuple[LoraSite, ...]:
@@ -79,7 +75,7 @@ def _sites(base: Any, name: str) -> tuple[LoraSite, ...]:
     down_EOI = base.down_proj.mT if base.is_transposed else base.down_proj
     num_experts, hidden, inner = down_EOI.shape
     gate, up = slice(0, inner), slice(inner, 2 * inner)
-    if _is_interleaved(base, inner):
+    if _is_interleaved(base):
         gate, up = slice(0, None, 2), slice(1, None, 2)
     entries = [
         ("gate_proj", "gate_up_proj", hidden, inner, gate, "A"),

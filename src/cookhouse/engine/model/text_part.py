@@ -60,7 +60,9 @@ def empty_model(config: Any) -> Any:
         InputError: there is no such model.
     """
     with torch.device("meta"):
-        return model_class(config)._from_config(config)
+        model = model_class(config)._from_config(config)
+        model.tie_weights()  # which not every version of `transformers` has done by then
+    return model
 
 
 def _of_text(whole: Any) -> Any:
