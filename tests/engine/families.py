@@ -38,6 +38,12 @@ class _Configs:
 CONFIGS = _Configs()
 
 
+def skip_first_transformers(reason: str) -> None:
+    """Skip a test under the lowest version that is allowed, which lacks what it is about."""
+    if transformers.__version__.startswith("5.0."):
+        pytest.skip(f"transformers {transformers.__version__}: {reason}")
+
+
 def _llama() -> Any:
     rope = {
         "rope_type": "llama3",
@@ -145,6 +151,7 @@ def _granite() -> Any:
 
 
 def _granitemoe() -> Any:
+    skip_first_transformers("it does not stack the experts of granitemoe")
     return CONFIGS.GraniteMoeConfig(
         **_COMMON,
         intermediate_size=24,
@@ -216,6 +223,7 @@ def _phi3() -> Any:
         pad_token_id=None,
         intermediate_size=48,
         num_key_value_heads=2,
+        partial_rotary_factor=0.75,
         original_max_position_embeddings=64,
         rope_parameters=rope,
         tie_word_embeddings=True,
@@ -247,6 +255,7 @@ def _qwen3_5_moe() -> Any:
 
 
 def _qwen3_next() -> Any:
+    skip_first_transformers("its gated delta layers are not told of sequences")
     return CONFIGS.Qwen3NextConfig(**_COMMON, **_DELTA, **_SHARED_EXPERT, intermediate_size=48, mlp_only_layers=[0])
 
 
