@@ -20,7 +20,7 @@ endif
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-long test-newest test-client test-gpu test-harness test-ray chromium check docs wheel release check-release bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-long test-newest test-client test-transformers test-triton test-gpu test-harness test-ray chromium check docs wheel gpu-wheels release check-release bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -61,9 +61,20 @@ test-newest: $(VENV)/installed-dev
 test-client: $(VENV)/installed-dev
 	.ci/client $(ARGS)
 
-# What computes in an engine: its own tests, and those that start one through the server or the command line.
-test-gpu: $(VENV)/installed-dev
-	$(BIN)/pytest --device cuda -m "not long" $(or $(ARGS),tests/engine tests/contract tests/e2e)
+# Tests under other versions than those of .venv, each of which goes into a folder of its own beside it:
+# `make test-transformers VERSION=5.0`, or the newest there is; and the Triton that torch 2.11 comes with.
+test-transformers: $(VENV)/installed-dev
+	.ci/beside "transformers$(if $(VERSION),==$(VERSION).*)" -q $(or $(ARGS),tests/engine tests/models tests/chat tests/assets tests/contract tests/data)
+
+test-triton: $(VENV)/installed-dev
+	.ci/beside "triton==$(or $(VERSION),3.6).*" -q $(or $(ARGS),tests/engine/kernels tests/engine/model tests/engine/sampler tests/engine/lora)
+
+# What computes in an engine: its own tests, and those that start one through the server or the command line. With
+# `GPU_PYTHON=python3`, a Python that has torch for the GPU and what the tests need, nothing is installed.
+GPU_PYTHON ?=
+GPU_RUN := $(if $(GPU_PYTHON),PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON),$(BIN)/python)
+test-gpu: $(if $(GPU_PYTHON),,$(VENV)/installed-dev)
+	$(GPU_RUN) -m pytest $(if $(GPU_PYTHON),-W default )--device cuda -m "not long" $(or $(ARGS),tests/engine tests/contract tests/e2e)
 
 # Inspect AI and lm-evaluation-harness, which go into the same environment (300 MB), and our models of them.
 test-harness: $(VENV)/installed-harness
@@ -92,17 +103,17 @@ bench: $(VENV)/installed-bench
 GPU := --device cuda --save
 GPU_MODEL ?= random:qwen3-1.7b
 GPU_BATCH := --model $(GPU_MODEL) --join 16 --batch-size 8 --steps 10
-bench-gpu: $(VENV)/installed-bench
-	$(BIN)/python -m bench.supervised $(GPU) $(GPU_BATCH) --precision bfloat16
-	$(BIN)/python -m bench.supervised $(GPU) $(GPU_BATCH) --precision bfloat16 --peer-precision float32
-	$(BIN)/python -m bench.tenants $(GPU) --model $(GPU_MODEL) --precision bfloat16
-	$(BIN)/python -m bench.sampling $(GPU) --model $(GPU_MODEL) --precision bfloat16 --static-batch 64 --continuous
-	$(BIN)/python -m bench.supervised $(GPU) --model random:256x2x151936 --batch-size 8 --join 16 --max-length 512 --steps 3 --warmup 1
-	$(BIN)/python -m bench.publish $(GPU)
-	$(BIN)/python -m bench.rl $(GPU) --model $(GPU_MODEL) --precision bfloat16 --rounds 3 --steps 3
-	$(BIN)/python -m bench.mfu $(GPU) --profile --model random:qwen3-1.7b
-	$(BIN)/python -m bench.mfu $(GPU) --profile --model random:qwen3-4b
-	$(BIN)/python -m bench.mfu $(GPU) --profile --model random:qwen3-8b
+bench-gpu: $(if $(GPU_PYTHON),,$(VENV)/installed-bench)
+	$(GPU_RUN) -m bench.supervised $(GPU) $(GPU_BATCH) --precision bfloat16
+	$(GPU_RUN) -m bench.supervised $(GPU) $(GPU_BATCH) --precision bfloat16 --peer-precision float32
+	$(GPU_RUN) -m bench.tenants $(GPU) --model $(GPU_MODEL) --precision bfloat16
+	$(GPU_RUN) -m bench.sampling $(GPU) --model $(GPU_MODEL) --precision bfloat16 --static-batch 64 --continuous
+	$(GPU_RUN) -m bench.supervised $(GPU) --model random:256x2x151936 --batch-size 8 --join 16 --max-length 512 --steps 3 --warmup 1
+	$(GPU_RUN) -m bench.publish $(GPU)
+	$(GPU_RUN) -m bench.rl $(GPU) --model $(GPU_MODEL) --precision bfloat16 --rounds 3 --steps 3
+	$(GPU_RUN) -m bench.mfu $(GPU) --profile --model random:qwen3-1.7b
+	$(GPU_RUN) -m bench.mfu $(GPU) --profile --model random:qwen3-4b
+	$(GPU_RUN) -m bench.mfu $(GPU) --profile --model random:qwen3-8b
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
@@ -147,6 +158,11 @@ RELEASE := RELEASE_TOOLS=$(CURDIR)/$(TOOLS)/bin $(BIN)/python -m scripts.release
 wheel: $(VENV)/installed $(TOOLS)/installed
 	@$(RELEASE).wheels dist
 	@ls dist/*
+
+# What `python3 -m scripts.gpu_check` takes along to a machine with a GPU and without a network: a folder of wheels, with
+# ours. Where there is one, stages and their order: scripts/gpu_check/stages.py.
+gpu-wheels: $(VENV)/installed-dev wheel
+	@$(BIN)/python -m scripts.gpu_wheels build/gpu-wheels dist/cookhouse-*_x86_64.whl
 
 # All of a release but the upload. Node checks the workflows.
 release: $(VENV)/installed $(TOOLS)/installed $(TOOLS)/npm/installed

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.harness import MODEL_HELP, isolated, model_folder, parse_options, save_record
+from bench.harness import MODEL_HELP, model_folder, parse_options, save_record
 from numpy.typing import NDArray
 
 STEPS = 3
@@ -160,10 +160,10 @@ def main() -> None:
     sizes = {name: getattr(options, name) for name in ("rank", "prompts", "samples", "tokens")}
     with tempfile.TemporaryDirectory() as scratch:
         folder, state = model_folder(options.model, Path(scratch) / "model", options.device), Path(scratch) / "state"
-        isolated(make_adapter, folder, state, options.device, options.rank)
-        sampled = isolated(sample, folder, state, options.device, options.precision, sizes)
+        make_adapter(folder, state, options.device, options.rank)
+        sampled = sample(folder, state, options.device, options.precision, sizes)
         found = [(one.prompt_T, one.tokens_T) for one in sampled]
-        exact = isolated(score, folder, state, options.device, options.rank, found)
+        exact = score(folder, state, options.device, options.rank, found)
     results = figures(sampled, exact)
     for name, value in results.items():
         print(f"{name:24} {value:10.3g}")

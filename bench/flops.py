@@ -78,10 +78,11 @@ def peak_flops(device: str, precision: str, given_tflops: float | None) -> tuple
                 return tflops * 1e12, f"{name}, dense bf16, {source}"
     size = 2048 if device == "cpu" else 16_384
     source = f"measured: the best product of two {precision} matrices of {size} × {size}"
-    return _measured(device, precision, size), source
+    return measured_flops(device, precision, size), source
 
 
-def _measured(device: str, precision: str, size: int) -> float:
+def measured_flops(device: str, precision: str, size: int) -> float:
+    """FLOP/s of the best product of two square matrices of `size`."""
     import torch
 
     a, b = (torch.randn(size, size, device=device, dtype=getattr(torch, precision)) for _ in range(2))

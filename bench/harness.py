@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.processor import calibrate, share_of_peak
+from bench.processor import calibrate, processor_model, share_of_peak
 from bench.shapes import make_random_model
 
 from cookhouse.workflows.base import process_tree
@@ -43,12 +43,22 @@ def parse_options(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def model_folder(name: str, folder: Path, device: str) -> str:
-    """Folder of an embedded model, or of one with random weights that is made there; any other name unchanged."""
+    """Folder of an embedded model, or of one with random weights that is made there; any other name unchanged.
+
+    COOKHOUSE_BENCH_MODELS names a folder where those with random weights are kept for the benchmarks that follow.
+    """
     from cookhouse.assets import resolve_model
 
     if name.startswith("random:"):
-        isolated(make_random_model, name.removeprefix("random:"), folder, device)
-        return str(folder)
+        shape, kept = name.removeprefix("random:"), os.environ.get("COOKHOUSE_BENCH_MODELS")
+        if kept is None:
+            isolated(make_random_model, shape, folder, device)
+            return str(folder)
+        whole, part = (Path(kept) / each for each in (shape, f"{shape}.part"))
+        if not whole.exists():
+            isolated(make_random_model, shape, part, device)
+            part.rename(whole)
+        return str(whole)
     return resolve_model(name)
 
 
@@ -152,11 +162,11 @@ def save_record(
     figures: dict[str, float],
     achieved: Mapping[str, tuple[str, float]] | None = None,
 ) -> None:
-    """Write results/NAME.json with the figures, the settings, the machine and the commit; a GPU's name is in both.
+    """Write results/NAME.json with the figures, the settings, the machine and the commit; a GPU's name is in both, and
+    so are ways to compute that COOKHOUSE_GPU_TRIALS turns on.
 
     `achieved` has what a figure comes to in a precision, in FLOP/s: its share of what the processor could do is kept.
     """
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     if options.get("device") == "cuda":
         import torch
@@ -164,17 +174,30 @@ def save_record(
         gpu = torch.cuda.get_device_name()
         machine += f", {gpu}"
         name += "-" + gpu.lower().replace(" ", "-")
-    processor = isolated(calibrate)
-    if options.get("device") != "cuda":
+        processor = {"model": processor_model()}
+    else:
+        processor = isolated(calibrate)
         shares = {each: share_of_peak(processor, *of) for each, of in (achieved or {}).items()}
         figures = figures | {f"{each}_share_of_peak": share for each, share in shares.items()}
+    trials = os.environ.get("COOKHOUSE_GPU_TRIALS", "")
+    if trials:
+        name += "-with-" + trials.replace(",", "-")
     record = {
         "figures": figures,
         "options": options,
+        "trials": trials,
         "machine": machine,
         "processor": processor,
-        "commit": commit.stdout.strip(),
+        "commit": _commit(),
     }
     RESULTS.mkdir(exist_ok=True)
     name = name.replace("/", "-").replace(":", "-")
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _commit() -> str:
+    """That of the code; where there is no repository, whoever brought the code says it in COOKHOUSE_BENCH_COMMIT."""
+    if given := os.environ.get("COOKHOUSE_BENCH_COMMIT"):
+        return given
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    return done.stdout.strip()

@@ -2,7 +2,8 @@
 
 (a) 64 prompts of mixed prompt and output length, against `generate` in static batches, and if asked against its
 continuous batching and against llama.cpp; (b) a group of samples of one long prompt against as many separate requests,
-both ours. Each side runs in a process of its own, fp32 or bf16, sampling at temperature 1 without filters; ours keeps
+both ours; (c) steps of 1 and of 64 rows, against the time that the memory needs to hand over weights, keys and values.
+Each side runs in a process of its own, fp32 or bf16, sampling at temperature 1 without filters; ours keeps
 log-probabilities of every token as it always does.
 
     python -m bench.sampling
@@ -15,10 +16,12 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from bench.decoding import decode_figures
 from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, save_record
 
 
@@ -75,6 +78,19 @@ def run_cookhouse(model: str, device: str, precision: str, load: Load) -> float:
 
     run(warm_up(load, device))
     return run(load)
+
+
+def run_decoding(model: str, device: str, precision: str, num_rows: Sequence[int]) -> dict[str, float]:
+    """Figures of decoding steps of each number of rows."""
+    from cookhouse.engine import TorchEngine
+
+    figures: dict[str, float] = {}
+    for rows in num_rows:
+        # An engine each: what one keeps of other sizes is no part of it.
+        figures |= decode_figures(
+            TorchEngine(base_models=[model], device=device, precision=precision), model, device, rows
+        )
+    return figures
 
 
 def run_group(model: str, device: str, precision: str, is_grouped: bool) -> float:
@@ -187,6 +203,8 @@ def main() -> None:
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--static-batch", type=int, default=16, help="prompts in each batch of `generate`")
+    parser.add_argument("--rows", type=int, nargs="*", default=[1, 64], help="of decoding steps alone; none: leave out")
+    parser.add_argument("--alone", action="store_true", help="leave out the peers, and groups")
     parser.add_argument("--continuous", action="store_true", help="measure the peer's continuous batching as well")
     parser.add_argument(
         "--llama", metavar="PYTHON", help="a Python that has llama-cpp-python and gguf, to measure it too"
@@ -197,21 +215,26 @@ def main() -> None:
         model = model_folder(options.model, Path(folder) / "model", options.device)
         side = (model, options.device, options.precision)
         seconds = {"cookhouse": isolated(run_cookhouse, *side, load)}
-        seconds["generate"] = isolated(run_generate, *side, load, options.static_batch)
+        decoding = isolated(run_decoding, *side, options.rows)
+        if not options.alone:
+            seconds["generate"] = isolated(run_generate, *side, load, options.static_batch)
         if options.continuous:
             seconds["continuous"] = isolated(run_continuous, *side, load)
         if options.llama:
             llama_seconds = run_llama(options.llama, *side, load)
             if llama_seconds is not None:
                 seconds["llama"] = llama_seconds
-        grouped, separate = (isolated(run_group, *side, flag) for flag in (True, False))
+        if not options.alone:
+            grouped, separate = (isolated(run_group, *side, flag) for flag in (True, False))
     figures = {f"{name}_tokens_per_second": load.num_sampled / value for name, value in seconds.items()}
     figures |= {
         f"ratio_to_{name}": value / seconds["cookhouse"] for name, value in seconds.items() if name != "cookhouse"
     }
-    figures["group_ratio"] = separate / grouped
+    if not options.alone:
+        figures["group_ratio"] = separate / grouped
+    figures |= decoding
     for name, value in figures.items():
-        print(f"{name:32} {value:10.2f}")
+        print(f"{name:32} {value:10.4g}")
     if options.save:
         save_record(f"sampling-{options.model}-{options.precision}", vars(options), figures)
 

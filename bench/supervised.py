@@ -267,7 +267,7 @@ def main() -> None:
         for _ in range(options.rounds):
             ours.append(isolated(run_cookhouse, case, options.precision))
             peers.append(isolated(run_trl, case, peer_precision))
-        flops = isolated(timed_flops, case) if options.save else 0
+        flops = isolated(timed_flops, case) if options.save and options.device == "cpu" else 0
     report(options, peer_precision, median(ours), median(peers), flops)
 
 

@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("--model", default="cookhouse/tiny", help=MODEL_HELP)
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--tenants", type=int, default=8)
+    parser.add_argument("--sequences", type=int, nargs="+", default=[1, 4, 16, 64], help="of each tenant")
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--wire", action="store_true", help="over the wire, each tenant a client")
@@ -102,7 +103,7 @@ def main() -> None:
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
         model = model_folder(options.model, Path(folder) / "model", options.device)
-        for count in (1, 4, 16, 64):
+        for count in options.sequences:
             sizes = (options.tenants, count, options.length, options.rank)
             together, apart = isolated(measure, model, options.device, options.precision, *sizes)
             tokens = options.tenants * count * options.length

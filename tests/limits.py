@@ -43,6 +43,31 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    is_worker = hasattr(item.config, "workerinput")
+    if report.failed and is_worker and item.config.getoption("--device", "cpu") == "cuda" and _is_gpu_lost():
+        # All tests after it in this process would fail, too: xdist starts another for the rest.
+        text = f"{report.nodeid} ({call.when}) lost the GPU's context:\n{report.longreprtext}\n"
+        os.write(item.config.stash[_STDERR], text.encode())
+        os._exit(1)
+    return report
+
+
+def _is_gpu_lost() -> bool:
+    """After some errors, an access beyond memory say, a process gets nothing but them from CUDA."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # a worker of xdist waits for the others, and is ended by it

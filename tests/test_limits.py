@@ -3,8 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from tests import limits
 
 TESTS = """
 import asyncio, threading, time
@@ -55,3 +59,27 @@ def test_a_thread_that_is_left_does_not_keep_the_process(tmp_path: Path) -> None
     assert "1 passed" in done.stdout
     assert done.returncode == 1
     assert "Timeout" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("device", "is_lost", "ends"), [("cuda", True, True), ("cuda", False, False), ("cpu", True, False)]
+)
+def test_a_process_that_lost_its_gpu_ends_and_tells_of_the_test(
+    device: str, is_lost: bool, ends: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Would catch a hundred failures after the one that broke the context, which is the only one to read."""
+    exits: list[int] = []
+    monkeypatch.setattr(limits, "_is_gpu_lost", lambda: is_lost)
+    monkeypatch.setattr("os._exit", exits.append)
+    with (tmp_path / "stderr").open("wb") as file:
+        config = SimpleNamespace(workerinput={}, getoption=lambda *_: device, stash={limits._STDERR: file.fileno()})
+        item: Any = SimpleNamespace(config=config)
+        call: Any = SimpleNamespace(when="call")
+        report: Any = SimpleNamespace(failed=True, nodeid="test_x", longreprtext="an illegal memory access")
+        making = limits.pytest_runtest_makereport(item, call)
+        next(making)
+        with pytest.raises(StopIteration) as stopped:
+            making.send(report)
+    assert stopped.value.value is report
+    assert exits == [1] * ends
+    assert ("test_x (call) lost the GPU's context:\nan illegal" in (tmp_path / "stderr").read_text()) is ends

@@ -1,7 +1,9 @@
 """Small random models of the real architectures, with a byte-level tokenizer, in folders."""
 
+import os
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,10 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen3Con
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import LoraSpec, TrainingDatum
 from cookhouse.engine.kernels.cpu import cpu_kernels
+from tests.engine import interpreter
+
+if os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton"):
+    interpreter.mend()
 
 VOCAB_SIZE = 264
 

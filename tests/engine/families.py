@@ -4,33 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForMultimodalLM,
-    Cohere2Config,
-    CohereConfig,
-    DeepseekV3Config,
-    Gemma2Config,
-    Gemma3Config,
-    Gemma4TextConfig,
-    GptOssConfig,
-    GraniteConfig,
-    GraniteMoeConfig,
-    Kimi_K25Config,
-    LlamaConfig,
-    Mistral3Config,
-    Phi3Config,
-    Qwen2Config,
-    Qwen3_5Config,
-    Qwen3_5MoeTextConfig,
-    Qwen3Config,
-    Qwen3MoeConfig,
-    Qwen3NextConfig,
-    Qwen3VLConfig,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMultimodalLM
 
 from tests.engine.conftest import VOCAB_SIZE, save_tokenizer
 
@@ -45,6 +23,27 @@ _COMMON: dict[str, Any] = {
 }
 
 
+class _Configs:
+    """Config classes of `transformers` by name; a test of one that this version lacks is skipped."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.endswith("Config"):
+            raise AttributeError(name)
+        found = getattr(transformers, name, None)
+        if found is None:
+            pytest.skip(f"transformers {transformers.__version__} has no {name}")
+        return found
+
+
+CONFIGS = _Configs()
+
+
+def skip_first_transformers(reason: str) -> None:
+    """Skip a test under the lowest version that is allowed, which lacks what it is about."""
+    if transformers.__version__.startswith("5.0."):
+        pytest.skip(f"transformers {transformers.__version__}: {reason}")
+
+
 def _llama() -> Any:
     rope = {
         "rope_type": "llama3",
@@ -54,21 +53,25 @@ def _llama() -> Any:
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 64,
     }
-    return LlamaConfig(**_COMMON, intermediate_size=48, num_key_value_heads=2, rope_parameters=rope)
+    return CONFIGS.LlamaConfig(**_COMMON, intermediate_size=48, num_key_value_heads=2, rope_parameters=rope)
 
 
 def _qwen2() -> Any:
     windows = {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1}
-    return Qwen2Config(**_COMMON, **windows, intermediate_size=48, num_key_value_heads=1, tie_word_embeddings=True)
+    return CONFIGS.Qwen2Config(
+        **_COMMON, **windows, intermediate_size=48, num_key_value_heads=1, tie_word_embeddings=True
+    )
 
 
 def _qwen3() -> Any:
     rope = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}
-    return Qwen3Config(**_COMMON, intermediate_size=48, num_key_value_heads=2, head_dim=12, rope_parameters=rope)
+    return CONFIGS.Qwen3Config(
+        **_COMMON, intermediate_size=48, num_key_value_heads=2, head_dim=12, rope_parameters=rope
+    )
 
 
 def _qwen3_moe() -> Any:
-    return Qwen3MoeConfig(
+    return CONFIGS.Qwen3MoeConfig(
         **_COMMON,
         intermediate_size=48,
         num_key_value_heads=2,
@@ -91,7 +94,7 @@ def _deepseek_v3() -> Any:
         "mscale_all_dim": 1.0,
         "original_max_position_embeddings": 64,
     }
-    return DeepseekV3Config(
+    return CONFIGS.DeepseekV3Config(
         **_COMMON,
         intermediate_size=48,
         num_key_value_heads=4,
@@ -122,7 +125,7 @@ def _gpt_oss() -> Any:
         "truncate": False,
         "original_max_position_embeddings": 16,
     }
-    return GptOssConfig(
+    return CONFIGS.GptOssConfig(
         **_COMMON,
         intermediate_size=24,
         num_key_value_heads=2,
@@ -135,7 +138,7 @@ def _gpt_oss() -> Any:
 
 
 def _granite() -> Any:
-    return GraniteConfig(
+    return CONFIGS.GraniteConfig(
         **_COMMON,
         intermediate_size=48,
         num_key_value_heads=2,
@@ -148,7 +151,8 @@ def _granite() -> Any:
 
 
 def _granitemoe() -> Any:
-    return GraniteMoeConfig(
+    skip_first_transformers("it does not stack the experts of granitemoe")
+    return CONFIGS.GraniteMoeConfig(
         **_COMMON,
         intermediate_size=24,
         num_key_value_heads=2,
@@ -163,18 +167,20 @@ def _granitemoe() -> Any:
 
 
 def _cohere() -> Any:
-    return CohereConfig(**_COMMON, intermediate_size=48, num_key_value_heads=2, logit_scale=0.4, use_qk_norm=True)
+    return CONFIGS.CohereConfig(
+        **_COMMON, intermediate_size=48, num_key_value_heads=2, logit_scale=0.4, use_qk_norm=True
+    )
 
 
 def _cohere2() -> Any:
     layers = ["sliding_attention", "full_attention"]
-    return Cohere2Config(
+    return CONFIGS.Cohere2Config(
         **_COMMON, intermediate_size=48, num_key_value_heads=2, logit_scale=0.4, sliding_window=7, layer_types=layers
     )
 
 
 def _gemma2() -> Any:
-    return Gemma2Config(
+    return CONFIGS.Gemma2Config(
         **_COMMON,
         intermediate_size=48,
         num_key_value_heads=2,
@@ -188,7 +194,7 @@ def _gemma2() -> Any:
 
 def _gemma4() -> Any:
     """Layers with keys of unequal sizes and numbers of heads."""
-    return Gemma4TextConfig(
+    return CONFIGS.Gemma4TextConfig(
         **_COMMON,
         intermediate_size=48,
         num_key_value_heads=2,
@@ -212,11 +218,12 @@ def _phi3() -> Any:
         "long_factor": [1.5, 3.0, 9.0],
         "original_max_position_embeddings": 64,
     }
-    return Phi3Config(
+    return CONFIGS.Phi3Config(
         **_COMMON,
         pad_token_id=None,
         intermediate_size=48,
         num_key_value_heads=2,
+        partial_rotary_factor=0.75,
         original_max_position_embeddings=64,
         rope_parameters=rope,
         tie_word_embeddings=True,
@@ -244,11 +251,12 @@ _SHARED_EXPERT = {
 
 
 def _qwen3_5_moe() -> Any:
-    return Qwen3_5MoeTextConfig(**_COMMON, **_DELTA, **_SHARED_EXPERT)
+    return CONFIGS.Qwen3_5MoeTextConfig(**_COMMON, **_DELTA, **_SHARED_EXPERT)
 
 
 def _qwen3_next() -> Any:
-    return Qwen3NextConfig(**_COMMON, **_DELTA, **_SHARED_EXPERT, intermediate_size=48, mlp_only_layers=[0])
+    skip_first_transformers("its gated delta layers are not told of sequences")
+    return CONFIGS.Qwen3NextConfig(**_COMMON, **_DELTA, **_SHARED_EXPERT, intermediate_size=48, mlp_only_layers=[0])
 
 
 FAMILIES: dict[str, Callable[[], Any]] = {
@@ -276,7 +284,7 @@ def _gemma3() -> Any:
     text = _COMMON | {"intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 12, "query_pre_attn_scalar": 12}
     text |= {"sliding_window": 6, "layer_types": kinds, "rope_parameters": rope}
     vision = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
-    return Gemma3Config(
+    return CONFIGS.Gemma3Config(
         text_config=text, vision_config=vision | {"image_size": 28, "patch_size": 14}, mm_tokens_per_image=4
     )
 
@@ -285,7 +293,7 @@ def _mistral3() -> Any:
     text = {**_COMMON, "model_type": "mistral", "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8}
     vision = {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
     vision |= {"num_attention_heads": 2, "head_dim": 8, "image_size": 28}
-    return Mistral3Config(
+    return CONFIGS.Mistral3Config(
         text_config=text | {"tie_word_embeddings": False}, vision_config=vision, tie_word_embeddings=False
     )
 
@@ -301,20 +309,22 @@ def _qwen3_vl() -> Any:
         "out_hidden_size": 32,
     }
     vision |= {"num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
-    return Qwen3VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True)
+    return CONFIGS.Qwen3VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True)
 
 
 def _kimi_k25() -> Any:
     text = _deepseek_v3().to_dict() | {"tie_word_embeddings": False}
     vision = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
-    return Kimi_K25Config(text_config=text, vision_config=vision, projection_hidden_size=16, tie_word_embeddings=False)
+    return CONFIGS.Kimi_K25Config(
+        text_config=text, vision_config=vision, projection_hidden_size=16, tie_word_embeddings=False
+    )
 
 
 def _qwen3_5() -> Any:
     text = {**_COMMON, **_DELTA, "intermediate_size": 48}
     vision: dict[str, Any] = {"depth": 1, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2}
     vision |= {"out_hidden_size": 32, "num_position_embeddings": 16}
-    return Qwen3_5Config(text_config=text, vision_config=vision, tie_word_embeddings=True)
+    return CONFIGS.Qwen3_5Config(text_config=text, vision_config=vision, tie_word_embeddings=True)
 
 
 COMPOSITES: dict[str, Callable[[], Any]] = {

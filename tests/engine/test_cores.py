@@ -6,11 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
-from cookhouse.engine import cores, processors
+from cookhouse.engine import cores, processors, torch_engine
+from cookhouse.engine import device as device_module
+from cookhouse.engine.__main__ import _engine
+from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.control_groups import ControlGroups
 from cookhouse.engine.kernels.cpu import cpu_kernels
 from tests.waiting import next_line
@@ -129,6 +134,27 @@ def test_an_engine_of_fewer_threads_than_cores_claims_none(
         monkeypatch.setenv(narrow[0], str(narrow[1]))
     assert not cores.claim_cores()
     assert not cores._claims
+
+
+@pytest.mark.parametrize(("device", "is_bound"), [("cuda", False), ("cpu", True)])
+def test_an_engine_on_a_gpu_is_bound_to_no_core(device: str, is_bound: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch its thread, and the one of backward that it starts, on one core."""
+    done: list[str] = []
+
+    def note(name: str) -> bool:
+        done.append(name)
+        return True
+
+    for name in ("claim_cores", "bind_cores"):
+        monkeypatch.setattr(cores, name, partial(note, name))
+    monkeypatch.setattr(device_module, "choose_device", lambda _: torch.device(device))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch_engine, "TorchEngine", lambda **_: None)
+    options = WorkerOptions(
+        worker="w1", folder=Path("w1"), max_snapshot_bytes=1, max_snapshot_file_bytes=1, max_pass_tokens=1
+    )
+    _engine(options, {"device": device})
+    assert done == (["claim_cores", "bind_cores"] if is_bound else [])
 
 
 _SERVED = """

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import cookhouse.engine.device as device_module
+from cookhouse.engine import switches
 from cookhouse.engine.device import choose_device, choose_dtype, deterministic
 from cookhouse.engine.kernels.cpu.functions import CpuKernels
 from cookhouse.errors import InputError
@@ -64,6 +65,27 @@ def test_a_processor_gains_from_bf16_by_tiles_or_dot_products(tiles: bool, dots:
     compiled = MagicMock()
     compiled.has_tiles.return_value, compiled.has_bf16_dots.return_value = tiles, dots
     assert CpuKernels(compiled, None).gains_from_bf16 is gains
+
+
+@pytest.mark.parametrize("chosen", [set(), {"fa3"}])
+def test_flash_attention_3_is_activated_once_where_it_is_asked_for(
+    chosen: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch figures of FlashAttention 2 that are taken for those of 3, and one that is not installed."""
+    activated: list[str] = []
+    for name, value in {"is_available": True, "device_count": 1, "current_device": 0, "set_device": None}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setattr(torch.backends.cuda, "matmul", SimpleNamespace())
+    monkeypatch.setattr(torch.nn.attention, "activate_flash_attention_impl", activated.append)
+    monkeypatch.setattr(switches, "_chosen", lambda: frozenset(chosen))
+    device_module._activate_fa3.cache_clear()
+    assert choose_device("cuda") == choose_device("cuda:0") == torch.device("cuda", 0)
+    assert activated == ["FA3"] * len(chosen)
+    device_module._activate_fa3.cache_clear()
+    monkeypatch.setattr(torch.nn.attention, "activate_flash_attention_impl", MagicMock(side_effect=ImportError("none")))
+    if chosen:
+        with pytest.raises(InputError, match=r"COOKHOUSE_GPU_TRIALS names fa3, which cannot be used here \(none\)"):
+            choose_device("cuda")
 
 
 @pytest.mark.gpu

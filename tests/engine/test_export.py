@@ -25,7 +25,7 @@ from cookhouse.engine.export import export_merged, export_peft, import_peft, ins
 from cookhouse.engine.files.manifest import is_checkpoint
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums, save_model
-from tests.engine.families import COMPOSITES, load_reference, save_family
+from tests.engine.families import COMPOSITES, load_reference, save_family, skip_first_transformers
 from tests.engine.numerics import assert_logprobs_near
 
 DATUMS = random_datums([23, 9])
@@ -158,6 +158,8 @@ def test_adapters_of_experts_are_exported_as_theirs(family: str, tmp_path: Path)
     export_peft(tmp_path / "checkpoint", tmp_path / "peft")
     assert distance(logprobs_from(load_base(base)), logprobs) > 0.05
     assert_all_near(logprobs_from(load_base(str(tmp_path / "merged"))), logprobs)
+    if family != "qwen2":
+        skip_first_transformers("peft converts names of experts with a later one")
     assert_all_near(logprobs_from(load_peft(base, tmp_path / "peft")), logprobs)
 
 

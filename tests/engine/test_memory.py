@@ -3,13 +3,14 @@
 import os
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from cookhouse.engine import host_memory
 from cookhouse.engine.control_groups import ControlGroups
-from cookhouse.engine.memory import cache_bytes, free_bytes
+from cookhouse.engine.memory import cache_bytes, free_bytes, note_pool
 
 
 def test_the_machine_or_the_container_whichever_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,3 +59,18 @@ def test_a_cache_is_as_large_as_memory_allows_and_a_model_can_use(device: str, s
     assert cache_bytes(torch.device(device), spare, 2**20, None) == 2**30
     assert cache_bytes(torch.device(device), spare, 2**20, 2**35) == 2**35
     assert cache_bytes(torch.device(device), spare, 2**20, 2**40) == spare
+
+
+def test_what_graphs_hold_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch memory that is promised, and held by a pool that nothing but captured steps can use."""
+    for name, value in {"mem_get_info": (1000, 5000), "memory_reserved": 900, "memory_allocated": 300}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda _, value=value: value)
+    device, other = torch.device("cuda", 0), torch.device("cuda", 1)
+    assert free_bytes(device) == 1600
+    pool: Any = type("Pool", (), {"device": device, "num_bytes": 200})()
+    note_pool(pool)
+    assert (free_bytes(device), free_bytes(other)) == (1400, 1600)
+    pool.num_bytes = 2000
+    assert free_bytes(device) == 0
+    del pool
+    assert free_bytes(device) == 1600

@@ -1,5 +1,6 @@
 """Device and precision of an engine, by what the machine can do."""
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from cookhouse.engine.kernels.cpu import cpu_kernels
+from cookhouse.engine.switches import VARIABLE, is_on
 from cookhouse.errors import InputError
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -44,7 +46,20 @@ def _prepared(name: str) -> torch.device:
     # Otherwise long sums that cuBLAS splits, as over the tokens of a gradient, are added in bf16 instead of fp32.
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.cuda.set_device(torch.device(name))  # Triton launches there, and `cuda` alone means this one
+    if is_on("fa3"):
+        _activate_fa3()
     return torch.device("cuda", torch.cuda.current_device())
+
+
+@functools.cache
+def _activate_fa3() -> None:
+    """Have torch's attention go through FlashAttention 3, once a process: what it replaces then stays replaced."""
+    from torch.nn.attention import activate_flash_attention_impl
+
+    try:
+        activate_flash_attention_impl("FA3")
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise InputError(f"{VARIABLE} names fa3, which cannot be used here ({error}); leave it out") from error
 
 
 @contextmanager

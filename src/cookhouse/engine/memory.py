@@ -3,6 +3,8 @@
 import functools
 import gc
 import traceback
+import weakref
+from typing import Protocol
 
 import torch
 
@@ -31,11 +33,33 @@ def let_go(error: Exception) -> None:
         torch.cuda.empty_cache()
 
 
+class Pool(Protocol):
+    """Memory of a GPU that torch holds for one use alone, as for captured graphs."""
+
+    @property
+    def device(self) -> torch.device:
+        """Which GPU."""
+
+    @property
+    def num_bytes(self) -> int:
+        """How much torch holds for it, in use or not."""
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def note_pool(pool: Pool) -> None:
+    """Count a pool as taken for as long as it is there."""
+    _pools.add(pool)
+
+
 def free_bytes(device: torch.device) -> int:
-    """Memory that can be taken now; on a GPU with what torch holds and does not use."""
+    """Memory that can be taken now; on a GPU with what torch holds and does not use, but for pools."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        pooled = sum(pool.num_bytes for pool in _pools if pool.device == device)
+        return max(int(free + unused - pooled), 0)
     return available_bytes()
 
 

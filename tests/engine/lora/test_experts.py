@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.files import checkpoint
-from cookhouse.engine.lora.experts import LoraExperts
+from cookhouse.engine.lora.experts import LoraExperts, _is_interleaved
 from cookhouse.engine.lora.grouped import arrange
 from cookhouse.engine.lora.lora import AdapterLayout, Adapters, Routing, Segment, Segments, Weights
 from cookhouse.errors import InputError
@@ -130,3 +131,17 @@ def test_a_fresh_adapter_changes_nothing() -> None:
     assert shapes == {"e.gate_proj": (1, 4), "e.up_proj": (1, 4), "e.down_proj": (4, 1)}
     assert not any(b.any() for _, b in layout.views(layout.initial(CPU)).values())
     assert replace(layout.sites[0], shared="").num_features == NUM_EXPERTS * (HIDDEN + INNER)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({"is_transposed": False}, False),
+        ({"is_transposed": True}, True),
+        ({"is_transposed": True, "is_concatenated": True}, False),
+        ({"is_transposed": False, "is_concatenated": False}, True),
+    ],
+)
+def test_gate_and_up_alternate_as_the_version_of_transformers_says(flags: dict[str, bool], expected: bool) -> None:
+    """Would catch gpt-oss whose gates are taken for up projections under a version without the flag."""
+    assert _is_interleaved(SimpleNamespace(**flags)) is expected

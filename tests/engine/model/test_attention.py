@@ -124,7 +124,7 @@ def _plain_varlen(accepts: Callable[..., Any], *arguments: Any, **options: Any) 
     assert of["cu_seq_q"].dtype == of["cu_seq_k"].dtype == torch.int32
     assert of["max_q"] == of["max_k"] == max(lengths)
     assert of["query"].shape[2] == of["key"].shape[2] == of["value"].shape[2]
-    assert of["enable_gqa"]
+    assert of.get("enable_gqa", True), "earlier versions of torch have no such argument"
     left, right = of["window_size"]
     assert right == 0
     assert of["scale"] == 0.3

@@ -1,14 +1,20 @@
 """Catches gated delta layers whose state crosses sequences, whose chunks are not the rule, or whose memory squares."""
 
+import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
+from cookhouse.engine import switches
 from cookhouse.engine.model.attention import PackedLayout, SharedLayout
-from cookhouse.engine.model.delta import DeltaInputs, PackedDelta, StateShape
+from cookhouse.engine.model.delta import DeltaInputs, PackedDelta, StateShape, fla
+from cookhouse.engine.model.delta.rule import running_sums
+from cookhouse.errors import InputError
 from tests.engine.numerics import assert_same, random
 
 # The channels of a row fill vectors of a processor: the rest of one is computed by other instructions, in other bits.
@@ -149,3 +155,54 @@ def test_bf16_is_rounded_at_the_ends_alone() -> None:
     assert out.dtype == torch.bfloat16
     want = _definition([400], tuple(x.double() for x in parts))  # type: ignore[arg-type]
     torch.testing.assert_close(out.double(), want, rtol=0, atol=4 * 2.0**-8 * float(want.abs().max()))
+
+
+def test_sums_of_decays_are_the_same_by_a_product() -> None:
+    """Would catch sums of what comes later, where a GPU may not add in an order that varies."""
+    decay = -random(2, 3, 64, dtype=torch.float32).square()
+    by_product, sums = (running_sums(decay, by_product=by_product) for by_product in (True, False))
+    assert torch.equal(sums, decay.cumsum(-1))
+    assert_same(by_product, decay.double().cumsum(-1), torch.float32)
+
+
+def test_the_package_for_it_is_asked_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch heads, scales or sequences that are handed to it otherwise than it takes them."""
+
+    def rule(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, None]:
+        """By position, as its page has it: batch, positions, heads, features; queries and keys of any length."""
+        assert options["use_qk_l2norm_in_kernel"]
+        outs, starts = [], options["cu_seqlens"].tolist()
+        state = torch.empty(0)
+        for row in range(q.shape[1]):
+            state = torch.zeros(v.shape[2], q.shape[3], v.shape[3]) if row in starts else state
+            one_q, one_k = (x[0, row] / (x[0, row].square().sum(-1, keepdim=True) + 1e-6).sqrt() for x in (q, k))
+            state = state * options["g"][0, row].exp()[:, None, None]
+            u = options["beta"][0, row, :, None] * (v[0, row] - torch.einsum("hd,hde->he", one_k, state))
+            state = state + one_k.unsqueeze(2) * u.unsqueeze(1)
+            outs.append(torch.einsum("hd,hde->he", one_q * options["scale"], state))
+        return torch.stack(outs).unsqueeze(0), None
+
+    lengths = [5, 70, 1]
+    leaves = [[x.clone().requires_grad_() for x in _parts(sum(lengths))] for _ in range(2)]
+    expected = _packed(lengths, tuple(leaves[0]))  # type: ignore[arg-type]
+    monkeypatch.setattr(fla, "_rule", lambda: rule)
+    monkeypatch.setattr(fla, "is_chosen", lambda _: True)
+    out = _packed(lengths, tuple(leaves[1]))  # type: ignore[arg-type]
+    assert_same(out, expected, torch.float32)
+    for one in (expected, out):
+        torch.autograd.backward(one.square().sum())
+    for own, other in zip(*leaves, strict=True):
+        assert_same(other.grad, own.grad, torch.float32)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_the_package_is_used_where_it_is_named_and_refused_where_it_is_missing(
+    is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a measurement of which both sides are ours."""
+    monkeypatch.setattr(switches, "_chosen", lambda: frozenset({"fla"}) if is_named else frozenset())
+    on_gpu, on_cpu = (SimpleNamespace(device=torch.device(name), dtype=torch.bfloat16) for name in ("cuda", "cpu"))
+    assert [fla.is_chosen(x) for x in (on_gpu, on_cpu)] == [is_named, False]  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "fla", None)
+    with pytest.raises(InputError, match="names fla, and flash-linear-attention is not here"):
+        fla._rule.__wrapped__()

@@ -5,6 +5,7 @@ reads back. What is computed is tested elsewhere.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cookhouse.assets import TINY_MODEL, resolve_model
+from cookhouse.engine import switches
 from cookhouse.engine.contract import LoraSpec
-from cookhouse.engine.kernels import choice
-from cookhouse.engine.lora import adapter_stack
-from cookhouse.engine.lora.lora import Segment, Weights
+from cookhouse.engine.kernels import choice, products
+from cookhouse.engine.lora import adapter_stack, lora
+from cookhouse.engine.lora.lora import Segment, Segments, Weights
 from cookhouse.engine.model import activations
 from cookhouse.engine.model.attention import NAME, PackedLayout, varlen
 from cookhouse.engine.model.base_model import BaseModel
@@ -88,8 +90,9 @@ def fake_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.__future__.set_overwrite_module_params_on_conversion(False)
 
 
-def _forward(family: str, dtype: torch.dtype) -> Tensor:
-    """Final hidden states of two sequences that go through adapters of unequal rank."""
+@contextmanager
+def _base_and_segments(family: str, dtype: torch.dtype) -> Iterator[tuple[BaseModel, list[Segment]]]:
+    """A model, and adapters of unequal rank for two sequences, for as long as new tensors hold nothing."""
     tokenizer = AutoTokenizer.from_pretrained(resolve_model(TINY_MODEL))
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(FAMILIES[family](), dtype=dtype, attn_implementation=NAME)
@@ -99,22 +102,55 @@ def _forward(family: str, dtype: torch.dtype) -> Tensor:
         for start, stop, rank in ((0, 100, 8), (100, NUM_TOKENS, 32)):
             layout = base.adapter_layout(LoraSpec(rank=rank))
             weights = Weights(layout, torch.empty(layout.num_parameters, dtype=dtype, device=GPU))
-            segments.append(Segment(start=start, stop=stop, weights=weights))
+            gradient = layout.views(torch.empty(layout.num_parameters, device=GPU))
+            segments.append(Segment(start=start, stop=stop, weights=weights, gradient=gradient))
+        yield base, segments
+
+
+def _forward(family: str, dtype: torch.dtype) -> Tensor:
+    """Final hidden states of two sequences that go through adapters."""
+    with _base_and_segments(family, dtype) as (base, segments):
         numbers_N = torch.zeros(NUM_TOKENS, dtype=torch.int64, device=GPU)
         lengths = [100, NUM_TOKENS - 100]
         return base.hidden(numbers_N, numbers_N, PackedLayout(lengths, GPU), base.arrange(segments, NUM_TOKENS))
 
 
-# In the attention of DeepSeek-V3, the rotary embedding of Qwen3.5, and where Phi-3 chooses its frequencies, which is in
-# transformers, something else asks for the driver.
+# In the attention of DeepSeek-V3 and the rotary embedding of Qwen3.5, both of transformers, something else asks for the
+# driver.
 @pytest.mark.usefixtures("fake_gpu")
-@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"deepseek_v3", "phi3", "qwen3_5_moe_text"}))
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"deepseek_v3", "qwen3_5_moe_text"}))
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_forward_stays_on_the_device(family: str, dtype: torch.dtype) -> None:
     if dtype == torch.float32 and family in ("qwen3_moe", "gpt_oss", "granitemoe", "qwen3_next"):
         pytest.skip("the host reads the bounds of a loop over experts")
     hidden_NH = _forward(family, dtype)
     assert (hidden_NH.shape[0], hidden_NH.device, hidden_NH.dtype) == (NUM_TOKENS, GPU, dtype)
+
+
+@pytest.mark.usefixtures("fake_gpu")
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_logits_and_gradients_of_adapters_are_fp32_where_asked(is_wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a product of bf16 that is added to fp32 as no GPU does, and one that is rounded all the same."""
+    monkeypatch.setattr(switches, "_chosen", lambda: frozenset({"wide_products"}) if is_wide else frozenset())
+    wide = torch.float32 if is_wide else torch.bfloat16
+    with _base_and_segments("qwen3", torch.bfloat16) as (base, segments):
+        hidden_NH = torch.empty(NUM_TOKENS, base.config.hidden_size, dtype=torch.bfloat16, device=GPU)
+        for adapters in (segments[:1], segments, base.arrange(segments, NUM_TOKENS)):
+            assert base.head.logits(hidden_NH, adapters).dtype == base.head.logits_dtype == wide
+        found: list[torch.dtype] = []
+
+        def multiply(left: Tensor, right: Tensor) -> Tensor:
+            product = products.wide_matmul(left, right)
+            found.append(product.dtype)
+            return product
+
+        monkeypatch.setattr(lora, "wide_matmul", multiply)
+        product = Segments(segments).at(base.head.name)
+        assert product is not None
+        logits_NV = torch.empty(NUM_TOKENS, base.head.vocab_size, dtype=torch.bfloat16, device=GPU)
+        lows = product.apply(hidden_NH, logits_NV)
+        product.backward(hidden_NH, lows, logits_NV, hidden_NH)
+    assert found == [wide] * 4
 
 
 @pytest.mark.usefixtures("fake_gpu")

@@ -107,6 +107,10 @@ def test_a_sampler_that_fails_leaves_those_of_other_base_models_alone(engine: To
 
         has_work = True
         unused_bytes = 0
+        base = None
+
+        def step_bytes(self, _base: object) -> int:
+            return 0
 
         def step(self) -> list[SampleOutput]:
             raise RuntimeError("13 is bad luck")

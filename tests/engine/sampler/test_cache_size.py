@@ -4,13 +4,19 @@ import gc
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+import torch
 
-from cookhouse.engine import TorchEngine
+from cookhouse.engine import TorchEngine, switches
+from cookhouse.engine.budget import Budget
 from cookhouse.engine.contract import NoMemoryError, SampleOutput, SampleRequest
 from cookhouse.engine.sampler import Sampler, sampler
+from cookhouse.engine.sampler import samplers as samplers_module
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.scheduler import Scheduler
 from cookhouse.engine.sampler.sequence import Sequence
@@ -43,25 +49,27 @@ def _drain(engine: TorchEngine) -> dict[str, SampleOutput]:
 def limited(engine: TorchEngine, qwen3_folder: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sampler]:
     """Has the engine sample over a cache of four blocks that may grow up to a limit that is asked for each time."""
 
-    def use(limit: Callable[[int], int], *, is_native: bool = True) -> Sampler:
+    def use(limit: Callable[[int], int], **options: Any) -> Sampler:
         monkeypatch.setattr(sampler, "_FIRST_BYTES", 4 * BLOCK_BYTES)
-        made = Sampler(engine._bases[qwen3_folder], 100 * BLOCK_BYTES, limit=limit, is_native=is_native)
+        made = Sampler(engine._bases[qwen3_folder], 100 * BLOCK_BYTES, limit=limit, **options)
         engine._samplers[qwen3_folder] = made
         return made
 
     return use
 
 
-@pytest.mark.parametrize("is_native", [True, False])
+@pytest.mark.parametrize(
+    "options", [{"is_native": True}, {"is_native": False}, {"is_native": False, "is_copied": True}], ids=str
+)
 def test_a_cache_grows_when_it_is_needed_and_changes_no_token(
-    engine: TorchEngine, qwen3_folder: str, limited: Callable[..., Sampler], is_native: bool
+    engine: TorchEngine, qwen3_folder: str, limited: Callable[..., Sampler], options: dict[str, bool]
 ) -> None:
     requests = [_request(qwen3_folder, 20 + 30 * i, 40, str(i), i) for i in range(5)]
     for request in requests:
         engine.submit_sample(request)
     expected = _drain(engine)
-    grown = limited(lambda _: 60 * BLOCK_BYTES, is_native=is_native)
-    assert grown.unused_bytes == 4 * BLOCK_BYTES
+    grown = limited(lambda _: 60 * BLOCK_BYTES, **options)
+    assert grown.unused_bytes == (0 if "is_copied" in options else 4 * BLOCK_BYTES)
     blocks = grown._scheduler.blocks
     seen = [blocks.num_blocks]
     for request in requests:
@@ -72,6 +80,7 @@ def test_a_cache_grows_when_it_is_needed_and_changes_no_token(
         seen.append(blocks.num_blocks)
     assert seen[0] == 4
     assert seen == sorted(seen)
+    assert grown._runner.num_blocks == (seen[-1] if "is_copied" in options else 100)
     assert 4 + 7 + 9 < seen[-1] <= 60  # more than the two longest of them need: none had to wait
     assert grown.num_free_blocks == seen[-1]
     for name, output in outputs.items():
@@ -184,3 +193,62 @@ def test_random_sequences_end_however_memory_comes_and_goes(seed: int) -> None:
     assert num_left == 0
     assert blocks.num_free == blocks.num_blocks
     assert blocks.num_promised == 0
+
+
+def test_what_a_step_takes_is_left_to_passes_once(
+    engine: TorchEngine, qwen3_folder: str, limited: Callable[..., Sampler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a cache, or an adapter, that leaves no memory for logits and the choice of tokens."""
+    samplers, budget = engine._samplers, engine._budget
+    before, free = budget.promised_bytes(), 2**20
+    monkeypatch.setattr(Sampler, "step_bytes", staticmethod(lambda _: 3000))
+    monkeypatch.setattr(budget, "free", lambda: free + before)
+    base = engine._bases[qwen3_folder]
+    assert samplers._cache_bytes(base, 0) == (free - 3000) // 2
+    one = limited(lambda _: 10 * BLOCK_BYTES)
+    samplers["another"] = one
+    promised = budget.promised_bytes(but_for={"cache"}) - before
+    assert promised == 3000
+    samplers.clear()
+    assert budget.promised_bytes() == before
+
+
+def test_a_step_on_a_gpu_takes_logits_and_what_tokens_are_chosen_with() -> None:
+    device, numbers = torch.device("cuda", 0), 256 * 1000
+    head = SimpleNamespace(vocab_size=1000, logits_dtype=torch.bfloat16)
+    base: Any = SimpleNamespace(device=device, head=head)
+    assert Sampler.step_bytes(base) == numbers * (4 + 2 + 36)
+    head.vocab_size = 2**17
+    assert Sampler.step_bytes(base) == 256 * 2**17 * 6 + 2**24 * 36
+    base.device = torch.device("cpu")
+    assert Sampler.step_bytes(base) == 0
+
+
+@pytest.mark.parametrize(("chosen", "grows"), [(set(), False), ({"growing_cache"}, True)])
+def test_a_cache_on_a_gpu_is_whole_at_once_or_grows_by_copies(
+    chosen: set[str], grows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Would catch a switch that measures nothing, and growth that counts memory which its copy needs."""
+    made: list[dict[str, Any]] = []
+    stub = SimpleNamespace(step_bytes=lambda _: 0, base=None, unused_bytes=0)
+
+    def note(_: Any, most: int, **options: Any) -> Any:
+        made.append(options | {"most": most})
+        return stub
+
+    make = MagicMock(side_effect=note, step_bytes=stub.step_bytes)
+    monkeypatch.setattr(samplers_module, "Sampler", make)
+    monkeypatch.setattr(samplers_module.Samplers, "_pack", lambda *_: None)
+    monkeypatch.setattr(switches, "_chosen", lambda: frozenset(chosen))
+    shape = SimpleNamespace(num_features=4)
+    info = SimpleNamespace(max_context_tokens=2**20)
+    base: Any = SimpleNamespace(
+        device=torch.device("cuda", 0), dtype=torch.bfloat16, cache_shape=shape, info=info, state_bytes=0
+    )
+    budget = Budget(torch.device("cpu"), lambda: 8000)
+    samplers_module.Samplers(budget, None).of("m", base)
+    (options,) = made
+    assert (options["is_copied"], options["limit"] is not None) == (grows, grows)
+    assert options["most"] == 2800  # four tenths of what is not left to passes
+    if grows:
+        assert options["limit"](1000) == 3000

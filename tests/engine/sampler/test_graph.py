@@ -21,11 +21,8 @@ from cookhouse.engine.lora.adapter_stack import AdapterStack, stack_bytes
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler import Sampler, adapter_slots
-from cookhouse.engine.sampler.cache import KeyValueCache
 from cookhouse.engine.sampler.capture import CudaCapture, NothingReadBack, Step
-from cookhouse.engine.sampler.graph import _DecodingStep, padded_blocks, padded_rows, step_arrays
-from cookhouse.engine.sampler.scheduler import Piece
-from cookhouse.engine.sampler.sequence import Sequence as Sampled
+from cookhouse.engine.sampler.graph import _DecodingStep, padded_blocks, padded_rows
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.families import FAMILIES, save_family
 from tests.engine.numerics import MODEL, assert_logprobs_near
@@ -59,10 +56,10 @@ class _Bench:
         flat = flat.to(self.engine._device, self.engine._dtype)
         self.engine._snapshots[snapshot_id] = self.folder, Weights(layout, flat)
 
-    def use(self, recorder: Any, cache_bytes: int = _CACHE_BYTES) -> Sampler:
+    def use(self, recorder: Any, cache_bytes: int = _CACHE_BYTES, **options: Any) -> Sampler:
         """Sample through a captured step (None: through torch)."""
         self.base.routing.is_grouped = recorder is not None
-        sampler = Sampler(self.base, cache_bytes, is_native=False, capture=recorder)
+        sampler = Sampler(self.base, cache_bytes, is_native=False, capture=recorder, **options)
         self.engine._samplers[self.folder] = sampler
         return sampler
 
@@ -169,6 +166,23 @@ def test_captured_steps_over_the_paged_kernel_sample_what_torch_samples(bench: _
     expected = bench.sample(wave)
     bench.use(Recorder())
     _assert_same(bench.sample(wave), expected)
+
+
+@pytest.mark.usefixtures("plain_attention")
+def test_steps_are_captured_anew_over_a_cache_that_has_grown(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Would catch a graph over memory that was given back, and padding that writes to a block of a sequence."""
+    monkeypatch.setattr("cookhouse.engine.sampler.sampler._FIRST_BYTES", 1)
+    waves = _waves(bench)
+    bench.use(None)
+    expected = bench.sample(*waves)
+    recorder = Recorder()
+    sampler = bench.use(recorder, limit=lambda _: _CACHE_BYTES, is_copied=True)
+    caches = {id(sampler._runner._cache.keys[0])}
+    _assert_same(bench.sample(*waves), expected)
+    caches.add(id(sampler._runner._cache.keys[0]))
+    assert len(caches) == 2
+    assert sampler._runner.num_blocks == sampler._scheduler.blocks.num_blocks < _CACHE_BYTES // sampler._block_bytes
+    assert recorder.num_replays > 15
 
 
 @pytest.mark.usefixtures("plain_attention")
@@ -448,33 +462,6 @@ def test_graphs_are_few_and_hold_what_they_serve() -> None:
     assert all(n <= padded_rows(n) for n in range(1, 300))
     assert len({padded_rows(n) for n in range(1, 257)}) < 22
     assert [padded_blocks(n) for n in (1, 128, 129, 513)] == [128, 128, 512, 2048]
-
-
-def _sampled(num_tokens: int, blocks: list[int], request: SampleRequest) -> Sampled:
-    return Sampled(
-        request=request,
-        index=0,
-        tokens=list(range(num_tokens)),
-        num_prompt=1,
-        max_total=10**6,
-        seed=0,
-        stop_tokens=frozenset(),
-        stop_strings=(),
-        num_cached=num_tokens - 1,
-        blocks=blocks,
-    )
-
-
-def test_what_a_step_reads_is_laid_out_for_its_pieces_and_padding(bench: _Bench) -> None:
-    """Would catch rows that write into a block of another sequence; the same by hand for each."""
-    cache = KeyValueCache(bench.base.cache_shape, 10, 16, torch.device("cpu"), torch.float32)
-    request = bench.ask("r", None)
-    lengths, blocks = [17, 16, 33], [[3, 1], [7], [2, 5, 0]]
-    pieces = [Piece(_sampled(n, b, request), n - 1, n) for n, b in zip(lengths, blocks, strict=True)]
-    longs, contexts, tables = step_arrays(pieces, 4, 3, cache)
-    assert longs.tolist() == [[16, 15, 32, 0], [16, 15, 32, 0], [16, 7 * 16 + 15, 0, 160]]
-    assert contexts.tolist() == [17, 16, 33, 1]
-    assert tables.tolist() == [[3, 1, 10], [7, 10, 10], [2, 5, 0], [10, 10, 10]]
 
 
 @pytest.mark.gpu

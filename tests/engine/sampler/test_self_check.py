@@ -18,7 +18,7 @@ from cookhouse.engine.sampler.cache import PagedLayout
 from cookhouse.engine.sampler.self_check import check_cached
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, save_model
-from tests.engine.families import save_family
+from tests.engine.families import save_family, skip_first_transformers
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {
@@ -122,6 +122,7 @@ def test_another_attention_than_the_published_one_is_refused(tmp_path: Path, mon
 
 
 def _doubled(folder: Path) -> str:
+    skip_first_transformers("its DiffLlama attends in another way")
     return save_model(folder, DiffLlamaConfig(**SMALL, eos_token_id=256, bos_token_id=None), seed=1)
 
 
@@ -160,6 +161,7 @@ def test_a_cache_that_is_read_one_position_late_is_refused(tmp_path: Path, monke
 
 
 def test_layers_that_are_not_told_of_sequences_are_refused_in_words(tmp_path: Path) -> None:
+    skip_first_transformers("it makes no StableLM from a config")
     folder = save_model(tmp_path, StableLmConfig(**SMALL, eos_token_id=256, bos_token_id=None), seed=1)
     with pytest.raises(InputError, match="StableLmAttention is not told which sequences a pass consists of"):
         TorchEngine(base_models=[folder], precision="float32")

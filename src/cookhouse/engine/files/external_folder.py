@@ -34,7 +34,7 @@ def write_external(folder: Path, base_model: str, layout: AdapterLayout, params:
     """
     names = {site.name: _external_name(site) for site in layout.sites}
     tensors = {}
-    for site, (a, b) in layout.views(params.detach().float().cpu()).items():
+    for site, (a, b) in layout.views(params.detach().cpu().float()).items():
         tensors[f"{_PREFIX}{names[site]}.lora_A.weight"] = a.clone()
         tensors[f"{_PREFIX}{names[site]}.lora_B.weight"] = b.clone()
     config: dict[str, Any] = {

@@ -93,7 +93,7 @@ def write_peft(folder: Path, base_model: str, layout: AdapterLayout, params: Ten
     Raises:
         OSError: the disk is full or not writable.
     """
-    views = layout.views(params.detach().float().cpu())
+    views = layout.views(params.detach().cpu().float())
     linear = [site for site in layout.sites if site.num_experts is None]
     stacked = expert_parameters(layout.sites)
     tensors: dict[str, Tensor] = {}

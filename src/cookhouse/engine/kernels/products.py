@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine.kernels.rows import rows_kernels, rows_linear
+from cookhouse.engine.switches import is_on
 
 _MIN_PRODUCTS = 2_000_000
 _MIN_ROWS = 16
@@ -30,11 +31,14 @@ def linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Ten
 
 
 def wide_linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """As `linear`, in bf16 on a CPU as fp32: not rounded. Not differentiable there."""
+    """As `linear`, in bf16 on a CPU as fp32: not rounded; on a GPU if it is asked for. Not differentiable there."""
     kernels = rows_kernels(x_NI, weight_OI)
-    if kernels is None:
+    if kernels is not None:
+        return rows_linear(kernels, x_NI, weight_OI, bias_O, is_wide=True)[0]
+    if not can_widen(x_NI):
         return linear(x_NI, weight_OI, bias_O)
-    return rows_linear(kernels, x_NI, weight_OI, bias_O, is_wide=True)[0]
+    y_NO = _widened(x_NI, weight_OI.T)
+    return y_NO if bias_O is None else y_NO.add_(bias_O)
 
 
 def matmul(left_NK: Tensor, right_KM: Tensor) -> Tensor:
@@ -43,6 +47,20 @@ def matmul(left_NK: Tensor, right_KM: Tensor) -> Tensor:
     if _is_for_onednn(left_NK, right_MK):
         return _computed(_onednn_linear, left_NK, right_MK, None)
     return left_NK @ right_KM
+
+
+def wide_matmul(left_NK: Tensor, right_KM: Tensor) -> Tensor:
+    """As `matmul`, on a GPU as fp32 if it is asked for: not rounded to bf16. Not differentiable there."""
+    return _widened(left_NK, right_KM) if can_widen(left_NK) else matmul(left_NK, right_KM)
+
+
+def can_widen(x: Tensor) -> bool:
+    """Whether products of a GPU with this are to be as fp32."""
+    return x.device.type == "cuda" and x.dtype == torch.bfloat16 and is_on("wide_products")
+
+
+def _widened(left_NK: Tensor, right_KM: Tensor) -> Tensor:
+    return torch.mm(left_NK, right_KM, out_dtype=torch.float32)
 
 
 _Compute = Callable[[Tensor, Tensor, Tensor | None], Tensor]

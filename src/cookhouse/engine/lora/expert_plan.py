@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grouped_mm
 
-from cookhouse.engine.kernels.products import matmul
+from cookhouse.engine.kernels.products import matmul, wide_matmul
 from cookhouse.engine.lora.grouped import GroupedProduct, Groups
 from cookhouse.engine.lora.lora import LoraSite, Segment
 
@@ -275,10 +275,10 @@ class _Rows:
     def add_sums(self, total_EIO: Tensor, x_TI: Tensor, y_TO: Tensor, factor: float) -> None:
         """Add the sums over each expert's rows, or over all where they share a matrix, in place."""
         if len(total_EIO) == 1:
-            total_EIO[0].add_(matmul(x_TI.T, y_TO), alpha=factor)
+            total_EIO[0].add_(wide_matmul(x_TI.T, y_TO), alpha=factor)
             return
         for run in self.runs:
-            total_EIO[run.expert].add_(matmul(x_TI[run.pairs].T, y_TO[run.pairs]), alpha=factor)
+            total_EIO[run.expert].add_(wide_matmul(x_TI[run.pairs].T, y_TO[run.pairs]), alpha=factor)
 
 
 def _backward_site(segment: Segment, site: LoraSite, rows: _Rows, x_SI: Tensor, dy_SO: Tensor, dx_SI: Tensor) -> None:

@@ -35,7 +35,7 @@ class LoraExperts(nn.Module):
         """Whether a module keeps its experts in the way this class computes."""
         names = {key for key, _ in module.named_parameters(recurse=False)}
         wanted = {"gate_up_proj", "down_proj"}
-        has_flags = all(hasattr(module, flag) for flag in ("is_transposed", "is_concatenated", "_apply_gate"))
+        has_flags = all(hasattr(module, flag) for flag in ("is_transposed", "_apply_gate"))
         return has_flags and wanted <= names <= {*wanted, *(f"{key}_bias" for key in wanted)}
 
     def forward(self, hidden_NH: Tensor, experts_NK: Tensor, weights_NK: Tensor) -> Tensor:
@@ -63,12 +63,19 @@ class LoraExperts(nn.Module):
         return LoopPlan.of(pairs, segments)
 
 
+def _is_interleaved(base: Any) -> bool:
+    """Whether features of gate and up alternate. Without a flag for it, as in `transformers` 5.0, those that are
+    transposed do: they are gpt-oss's alone.
+    """
+    return not getattr(base, "is_concatenated", not base.is_transposed)
+
+
 def _sites(base: Any, name: str) -> tuple[LoraSite, ...]:
     """Gate, up and down projections, whatever way the first two are laid side by side."""
     down_EOI = base.down_proj.mT if base.is_transposed else base.down_proj
     num_experts, hidden, inner = down_EOI.shape
     gate, up = slice(0, inner), slice(inner, 2 * inner)
-    if not base.is_concatenated:
+    if _is_interleaved(base):
         gate, up = slice(0, None, 2), slice(1, None, 2)
     entries = [
         ("gate_proj", "gate_up_proj", hidden, inner, gate, "A"),

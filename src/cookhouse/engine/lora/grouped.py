@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grouped_mm
 
+from cookhouse.engine.kernels.products import can_widen, wide_matmul
 from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.adapter_stack import AdapterStack, has_room, max_slots, stack_bytes
-from cookhouse.engine.lora.lora import LoraSite, Segment, Segments, SiteProduct
+from cookhouse.engine.lora.lora import LoraSite, Segment, Segments, SiteProduct, add_product
 
 
 def arrange(
@@ -250,7 +251,9 @@ def _product(x: Tensor, y: Tensor, ends_G: Tensor) -> Tensor:
 def _sums(x_NI: Tensor, y_NO: Tensor, ends_G: Tensor) -> Tensor:
     """Sums over the rows of each group (G, I, O); zero of a group without rows, as the product is not on every GPU."""
     is_empty_G11 = (torch.diff(ends_G, prepend=ends_G.new_zeros(1)) == 0).view(-1, 1, 1)
-    return _product(x_NI.T, y_NO, ends_G).masked_fill_(is_empty_G11, 0)
+    is_wide = len(ends_G) == 1 and can_widen(x_NI)  # of several groups torch gives bf16 alone
+    sums_GIO = wide_matmul(x_NI.T, y_NO).unsqueeze(0) if is_wide else _product(x_NI.T, y_NO, ends_G)
+    return sums_GIO.masked_fill_(is_empty_G11, 0)
 
 
 def _of_experts(found_EXY: Tensor, like: Tensor) -> Tensor:
@@ -264,7 +267,7 @@ def _add_product(total_NO: Tensor, x_NI: Tensor, matrices_GIO: Tensor, ends_G: T
     if len(ends_G) > 1:
         total_NO.add_(grouped_mm(x_NI, matrices_GIO, offs=ends_G))
     else:
-        total_NO.addmm_(x_NI, matrices_GIO[0])
+        add_product(total_NO, x_NI, matrices_GIO[0])
 
 
 def _ends(stops: Sequence[int], device: torch.device) -> Tensor:

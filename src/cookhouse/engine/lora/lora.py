@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.kernels.choice import kernels_for
 from cookhouse.engine.kernels.cpu import LANES, LoraSegment
-from cookhouse.engine.kernels.products import linear, matmul
+from cookhouse.engine.kernels.products import linear, matmul, wide_matmul
 from cookhouse.engine.kernels.rows import rows_kernels, rows_linear
 from cookhouse.engine.kernels.tiled import TiledProduct, tiles_for
 from cookhouse.models.base_files import BaseFiles
@@ -299,7 +299,7 @@ class SiteAdapters:
         for segment in long:
             a_RI, b_OR = segment.weights.views[self._name]
             low_NR = linear(x_NI[segment.start : segment.stop], a_RI)
-            y_NO[segment.start : segment.stop].addmm_(low_NR, b_OR.T, alpha=segment.weights.layout.scaling)
+            add_product(y_NO[segment.start : segment.stop], low_NR, b_OR.T, segment.weights.layout.scaling)
             lows.append(low_NR)
         if short:
             widest = max(segment.weights.layout.spec.rank for segment in short)
@@ -383,5 +383,13 @@ def backward_matrices(
         dx_NI.addmm_(dlow_NR, a_RI)
     if gradient is not None:
         da_RI, db_OR = gradient
-        da_RI.add_(matmul(dlow_NR.T, x_NI))
-        db_OR.add_(matmul(dy_NO.T, low_NR), alpha=scaling)
+        da_RI.add_(wide_matmul(dlow_NR.T, x_NI))
+        db_OR.add_(wide_matmul(dy_NO.T, low_NR), alpha=scaling)
+
+
+def add_product(total_NO: Tensor, x_NI: Tensor, matrix_IO: Tensor, factor: float = 1.0) -> None:
+    """Add factor · X M in place. The total may be wider than the rest, as logits are."""
+    if total_NO.dtype == x_NI.dtype:
+        total_NO.addmm_(x_NI, matrix_IO, alpha=factor)
+    else:
+        total_NO.add_(wide_matmul(x_NI, matrix_IO), alpha=factor)

@@ -36,6 +36,7 @@ from cookhouse.engine.model.pretrained import (
     refusals,
 )
 from cookhouse.engine.model.published import Published
+from cookhouse.engine.model.rotary import keep_frequencies
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError, with_article
 from cookhouse.models.base_files import BaseFiles, files_of_model
@@ -60,6 +61,7 @@ class BaseModel:
         self.routing.is_grouped = can_group(self.sites, device, output.weight.dtype)
         self._residual_dtype = fuse(model)
         use_layout(model)
+        keep_frequencies(model)
         self.decoder: nn.Module = model.get_decoder()
         self.decoder_name = next(name for name, module in model.named_modules() if module is self.decoder)
         self.head = Head(model.get_output_embeddings(), output_name, logit_rule(model.config))
@@ -83,7 +85,7 @@ class BaseModel:
         """
         tokenizer = read_tokenizer(name)
         files = files_of_model(name)
-        model = read_model(name, dtype, attn_implementation="eager").to(device)
+        model = read_model(name, dtype, device=device, attn_implementation="eager")
         base = cls.checked(name, model, tokenizer, device)
         base.files = files
         with refusals(name, "it says of no token that it ends a text"):

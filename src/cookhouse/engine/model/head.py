@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cookhouse.engine.kernels.products import matmul, wide_linear
+from cookhouse.engine.kernels.products import can_widen, matmul, wide_linear
 from cookhouse.engine.kernels.rows import rows_kernels
 from cookhouse.engine.kernels.softmax import log_sum_exp, logits_gradient
 from cookhouse.engine.kernels.upload import upload
@@ -83,10 +83,13 @@ class Head:
         """Precision of the projection."""
         return self._weight_VH.dtype
 
+    @property
+    def logits_dtype(self) -> torch.dtype:
+        """Precision of logits on a GPU."""
+        return torch.float32 if can_widen(self._weight_VH) else self.dtype
+
     def logits(self, hidden_CH: Tensor, adapters: Sequence[Segment] | Adapters) -> Tensor:
-        """Logits (C, V), in fp32 on a CPU, else in the precision of the projection; adapters are those of the rows of
-        `hidden_CH`.
-        """
+        """Logits (C, V), in fp32 on a CPU, else in `logits_dtype`; adapters are those of the rows of `hidden_CH`."""
         return self._apply(hidden_CH, _adapters(adapters).at(self.name))[0]
 
     def _apply(self, hidden_CH: Tensor, adapters: SiteProduct | None) -> tuple[Tensor, list[Tensor]]:
@@ -108,7 +111,7 @@ class Head:
         if device.type != "cuda":
             return False
         num_rows = len(torch.unique_consecutive(targets.rows_M))
-        num_bytes = num_rows * self.vocab_size * self.dtype.itemsize
+        num_bytes = num_rows * self.vocab_size * self.logits_dtype.itemsize
         return num_bytes <= total_bytes(device) * _KEPT_SHARE and (max_bytes is None or num_bytes <= max_bytes)
 
     @torch.no_grad()

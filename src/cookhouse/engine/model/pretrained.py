@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 from transformers import AutoConfig, AutoTokenizer, FineGrainedFP8Config, Mxfp4Config
+from transformers.utils import is_accelerate_available
 
 from cookhouse.assets import resolve_model
 from cookhouse.engine.contract import BaseModelInfo
@@ -35,6 +36,7 @@ _SIZES = {
 """What every config must say, and the most that it may: layers are made one by one before anything is known of them."""
 _INDEX, _ADAPTER = "model.safetensors.index.json", "adapter_config.json"
 _MAX_LORA_RANK = 512
+_HOST = torch.device("cpu")
 ATTENTION_KINDS = {"full_attention": False, "sliding_attention": True}
 """Kinds of layers this engine computes, and whether they have a window."""
 
@@ -57,8 +59,13 @@ def read_tokenizer(name: str) -> Any:
     return _read(name, partial(AutoTokenizer.from_pretrained, trust_remote_code=False))
 
 
-def read_model(name: str, dtype: torch.dtype, *, whole: bool = False, **options: Any) -> Any:
-    """The model on the CPU, every weight of its text part read, or `whole`; `options` go to `from_pretrained`.
+def read_model(
+    name: str, dtype: torch.dtype, *, device: torch.device = _HOST, whole: bool = False, **options: Any
+) -> Any:
+    """The model on a device, every weight of its text part read, or `whole`; `options` go to `from_pretrained`.
+
+    Each weight goes from its file straight to a GPU. The host holds all of them first where they are unpacked, and
+    without the package `accelerate`, by which `transformers` does it.
 
     Raises:
         InputError: it cannot be run, or its files cannot be read or do not hold exactly the weights of its config.
@@ -68,6 +75,8 @@ def read_model(name: str, dtype: torch.dtype, *, whole: bool = False, **options:
     method = _quantization(config)
     if method is not None:
         options["quantization_config"] = _UNPACKED[method](dequantize=True)
+    elif device != _HOST and is_accelerate_available():
+        options["device_map"] = {"": device}
     model, report = _read(
         name,
         lambda source: text_part.model_class(config, whole=whole).from_pretrained(
@@ -90,7 +99,7 @@ def read_model(name: str, dtype: torch.dtype, *, whole: bool = False, **options:
         # What is unpacked may come in the precision that it was published in.
         if parameter.is_floating_point() and parameter.dtype.itemsize < dtype.itemsize:
             parameter.data = parameter.data.to(dtype)
-    return model
+    return model.to(device)
 
 
 def read_shapes(name: str) -> Any:

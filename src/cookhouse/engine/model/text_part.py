@@ -60,7 +60,9 @@ def empty_model(config: Any) -> Any:
         InputError: there is no such model.
     """
     with torch.device("meta"):
-        return model_class(config)._from_config(config)
+        model = model_class(config)._from_config(config)
+        model.tie_weights()  # which not every version of `transformers` has done by then
+    return model
 
 
 def _of_text(whole: Any) -> Any:
@@ -85,4 +87,11 @@ def _drop_others(model: Any) -> None:
         for child, path in paths.items():
             if path not in above | names:
                 setattr(holder, child, None)
-                model._keys_to_ignore_on_load_unexpected.add(rf"^{re.escape(path)}(\.|$)")
+                _ignore(model, rf"^{re.escape(path)}(\.|$)")
+
+
+def _ignore(model: Any, pattern: str) -> None:
+    """Leave out what a checkpoint holds under such names. Versions of `transformers` keep a set, a list or nothing."""
+    patterns = model._keys_to_ignore_on_load_unexpected
+    kind = set if isinstance(patterns, set) else list
+    model._keys_to_ignore_on_load_unexpected = kind((*(patterns or ()), pattern))

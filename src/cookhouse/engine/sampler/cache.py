@@ -40,12 +40,31 @@ class KeyValueCache:
         """Layers of one shape lie in one tensor: a block is copied in all of them at once."""
         self.keys: dict[int, Tensor] = {}
         self.values: dict[int, Tensor] = {}
+        self._holders: list[tuple[dict[int, Tensor], list[int]]] = []
+        """Of each stack, where its layers are found and which they are."""
         for like in {layer for layer in shape.layers if layer is not None}:
             members = [index for index, layer in enumerate(shape.layers) if layer == like]
             size = (len(members), (num_blocks + 1) * block_size, like.num_kv_heads)
             for target, dim in ((self.keys, like.key_dim), (self.values, like.value_dim)):
                 self._stacks.append(torch.empty(*size, dim, device=device, dtype=dtype))
-                target.update(zip(members, self._stacks[-1].unbind(), strict=True))
+                self._holders.append((target, members))
+                self._hand_out(len(self._stacks) - 1)
+
+    def grow(self, num_blocks: int) -> None:
+        """Have more blocks, which are other tensors: what is in the present ones is copied, one stack at a time."""
+        size = self.block_size
+        for index, stack in enumerate(self._stacks):
+            shape = stack.shape[0], (num_blocks + 1) * size, *stack.shape[2:]
+            grown = torch.empty(shape, device=stack.device, dtype=stack.dtype)
+            grown[:, : self.scratch_block * size] = stack[:, : self.scratch_block * size]
+            self._stacks[index] = grown
+            del stack
+            self._hand_out(index)
+        self.scratch_block = num_blocks
+
+    def _hand_out(self, index: int) -> None:
+        holder, members = self._holders[index]
+        holder.update(zip(members, self._stacks[index].unbind(), strict=True))
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy one block in every layer."""

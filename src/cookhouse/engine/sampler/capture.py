@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cookhouse.engine.memory import held_bytes, note_pool
+
 Step = Callable[[], None]
 """Reads and writes tensors that stay where they are."""
 Capture = Callable[[Step], Step]
@@ -23,10 +25,17 @@ class CudaCapture:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        self.device = device
+        self._num_bytes = 0
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: weakref.WeakSet[torch.cuda.CUDAGraph] = weakref.WeakSet()
+        note_pool(self)
+
+    @property
+    def num_bytes(self) -> int:
+        """What graphs hold for what they compute on the way: nothing else can use it as long as any of them is left."""
+        return self._num_bytes if self._graphs else 0
 
     def __call__(self, step: Step) -> Step:
         """See `Capture`.
@@ -37,9 +46,10 @@ class CudaCapture:
         if not self._graphs:
             # torch refuses a pool that all graphs have left, as long as anything else lies in it.
             self._pool = torch.cuda.graph_pool_handle()
+            self._num_bytes = 0
         graph = torch.cuda.CUDAGraph()
         # A capture that fails leaves its stream the current one: this puts the present one back.
-        with torch.cuda.device(self._device), torch.cuda.stream(torch.cuda.current_stream(self._device)):
+        with torch.cuda.device(self.device), torch.cuda.stream(torch.cuda.current_stream(self.device)):
             # Kernels are compiled, and libraries take their workspace on this stream, when they run first.
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream), NothingReadBack():  # type: ignore[no-untyped-call]
@@ -48,7 +58,9 @@ class CudaCapture:
             try:
                 # Other threads may copy snapshots meanwhile, which the default mode takes for an error of the capture.
                 with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+                    before = held_bytes(self.device)
                     step()
+                    self._num_bytes += max(held_bytes(self.device) - before, 0)
             except RuntimeError:
                 self._leave_pool()
                 raise
@@ -57,7 +69,7 @@ class CudaCapture:
 
     def _leave_pool(self) -> None:
         """Have torch's allocator take a capture that CUDA broke off for ended: until then it gives no memory back."""
-        pool = self._device.index, self._pool
+        pool = self.device.index, self._pool
         with suppress(RuntimeError):  # it has ended already
             torch._C._cuda_endAllocateToPool(*pool)
             torch._C._cuda_releasePool(*pool)

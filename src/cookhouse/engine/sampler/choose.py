@@ -24,8 +24,9 @@ _PREFIX = 128
 _WIDEST_PREFIX = 1024
 """Rows with a larger top-k are ranked whole, so that their neighbors need not be."""
 _CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**24}
-"""Logits of the rows chosen at once, by kind of device, which bounds temporaries: on a CPU they stay in its cache, on a
-GPU they take at most 36 bytes each (where whole rows are ranked)."""
+"""Logits of the rows chosen at once, by kind of device, which bounds temporaries: on a CPU they stay in its cache."""
+_BYTES_EACH = 36
+"""Temporaries of a logit on a GPU, at most: where whole rows are ranked."""
 _ONE = 2.0**62
 """Units in a probability of 1: the sum over any vocabulary stays below 2^63."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -72,6 +73,12 @@ def uniforms(seeds: Sequence[int], positions: Sequence[int]) -> NDArray[np.float
     with np.errstate(over="ignore"):
         counters = np.array(seeds, np.uint64) + (np.array(positions, np.uint64) + np.uint64(1)) * _GOLDEN
     return (mix(counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def temporary_bytes(device: torch.device, num_rows: int, vocab_size: int) -> int:
+    """The most that `choose` takes beside the logits of so many rows."""
+    rows = min(num_rows, max(1, _CHUNK_ELEMENTS[device.type] // vocab_size))
+    return _BYTES_EACH * rows * vocab_size
 
 
 def choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float]]:

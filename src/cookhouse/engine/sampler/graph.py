@@ -3,21 +3,17 @@
 A step has its rows and its tables of blocks padded to the next size of few, so that a handful of graphs serve whatever
 is running; one is captured when its shape has come up a few times.
 
-Legend: N rows of a step (one for each sequence, or padding), S sequences, M blocks of a table, H hidden, V vocabulary.
+Legend: N rows of a step (one for each sequence, or padding), H hidden, V vocabulary.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.grouped import Groups
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.model.base_model import BaseModel
@@ -25,6 +21,7 @@ from cookhouse.engine.sampler.adapter_slots import AdapterSlots
 from cookhouse.engine.sampler.cache import KeyValueCache, TableLayout
 from cookhouse.engine.sampler.capture import Capture, Step
 from cookhouse.engine.sampler.scheduler import Piece
+from cookhouse.engine.sampler.step_inputs import StepInputs
 
 _logger = logging.getLogger(__name__)
 _USES_BEFORE_CAPTURE = 4
@@ -36,8 +33,6 @@ _SIZES_PER_DOUBLING = 4
 _FEWEST_BLOCKS = 128
 _BLOCKS_FACTOR = 4
 """Widths of tables. A wide one costs scratch memory alone: attention reads as far as contexts go."""
-_ALIGNED = 4
-"""Arrays within the buffer start at multiples of 16 bytes, as Triton compiles for other addresses apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +66,10 @@ class _DecodingStep:
 class DecodeGraphs:
     """Decoding steps of one base model over one cache; graphs hold addresses of both, and go with this object."""
 
-    def __init__(self, base: BaseModel, cache: KeyValueCache, capture: Capture, *, max_rows: int) -> None:
+    def __init__(
+        self, base: BaseModel, cache: KeyValueCache, capture: Capture, *, max_rows: int, max_blocks: int
+    ) -> None:
+        """`max_blocks`: what the cache may grow to."""
         device = base.device
         self._base = base
         self._cache = cache
@@ -82,15 +80,9 @@ class DecodeGraphs:
         self._shared = AdapterSlots(base, is_shared=True)
         self._forget()
         self._max_rows = max_rows
-        num_positions = min(base.info.max_context_tokens, cache.scratch_block * cache.block_size)
-        self._max_blocks = -(-num_positions // cache.block_size)
-        self._longs = torch.zeros(3 * max_rows, dtype=torch.int64, device=device)
-        """Tokens, positions and slots."""
-        num_ints = _aligned(max_rows) + max_rows * self._max_blocks
-        self._ints = torch.zeros(num_ints, dtype=torch.int32, device=device)
-        """Lengths of the contexts and tables of blocks."""
-        self._starts = torch.arange(max_rows + 1, dtype=torch.int32, device=device)
-        self._logits = torch.zeros(max_rows, base.head.vocab_size, dtype=base.dtype, device=device)
+        longest = min(-(-base.info.max_context_tokens // cache.block_size), max_blocks)
+        self._inputs = StepInputs(cache, device, max_rows=max_rows, max_blocks=longest)
+        self._logits = torch.zeros(max_rows, base.head.vocab_size, dtype=base.head.logits_dtype, device=device)
 
     def run(self, pieces: Sequence[Piece], weights: Sequence[Weights | None]) -> Tensor | None:
         """Logits (N, V) in fp32 after pieces of one position each. They hold until the next call.
@@ -106,16 +98,21 @@ class DecodeGraphs:
             return None
         shape = self._shape(pieces, self._slots(serials))
         try:
-            self._write(pieces, shape)
+            self._inputs.write(pieces, shape.num_rows, shape.num_blocks)
             step = self._ready_step(shape, serials, adapters)
             if step is None:
                 return None
             step()
             return self._logits[: len(pieces)].float()
         except torch.OutOfMemoryError:
-            self._forget()
+            self.reset()
             self._tell("memory ran out")
             return None
+
+    def reset(self) -> None:
+        """Begin anew, as when the cache has grown and is elsewhere."""
+        self._forget()
+        self._inputs.forget()
 
     def _forget(self) -> None:
         """Begin with no graphs, and free what the last ones took."""
@@ -152,17 +149,9 @@ class DecodeGraphs:
         num_blocks = -(-max(piece.stop for piece in pieces) // self._cache.block_size)
         return _Shape(
             num_rows=min(padded_rows(len(pieces)), self._max_rows),
-            num_blocks=min(padded_blocks(num_blocks), self._max_blocks),
+            num_blocks=min(padded_blocks(num_blocks), self._inputs.max_blocks),
             slots=slots,
         )
-
-    def _write(self, pieces: Sequence[Piece], shape: _Shape) -> None:
-        """Bring what a step reads to the device, in one copy for each precision."""
-        longs_3N, contexts_N, tables_NM = step_arrays(pieces, shape.num_rows, shape.num_blocks, self._cache)
-        padding = np.zeros(_aligned(shape.num_rows) - shape.num_rows, np.int32)
-        ints = np.concatenate([contexts_N, padding, tables_NM.reshape(-1)])
-        for buffer, array in ((self._longs, longs_3N.reshape(-1)), (self._ints, ints)):
-            buffer[: len(array)].copy_(upload(array, buffer.device))
 
     def _ready_step(self, shape: _Shape, serials: Sequence[int], adapters: Sequence[Weights]) -> Step | None:
         """The step of a shape, with these adapters where it looks for them; None if it turns out not to be captured."""
@@ -195,15 +184,14 @@ class DecodeGraphs:
         return self._graphs[shape]
 
     def _step(self, shape: _Shape) -> Step:
-        num_rows, num_blocks = shape.num_rows, shape.num_blocks
-        tokens_N, positions_N, slots_N = self._longs[: 3 * num_rows].view(3, num_rows)
-        tables = self._ints[_aligned(num_rows) :][: num_rows * num_blocks]
+        num_rows, inputs = shape.num_rows, self._inputs
+        tokens_N, positions_N, slots_N = inputs.longs(num_rows)
         layout = TableLayout(
             cache=self._cache,
             slots_N=slots_N,
-            tables_SM=tables.view(num_rows, num_blocks),
-            starts_S1=self._starts[: num_rows + 1],
-            contexts_S=self._ints[:num_rows],
+            tables_SM=inputs.tables(num_rows, shape.num_blocks),
+            starts_S1=inputs.starts(num_rows),
+            contexts_S=inputs.contexts(num_rows),
             max_queries=1,
         )
         groups = None if shape.slots is None else shape.slots.groups
@@ -236,33 +224,3 @@ def padded_blocks(num_blocks: int) -> int:
     while width < num_blocks:
         width *= _BLOCKS_FACTOR
     return width
-
-
-def step_arrays(
-    pieces: Sequence[Piece], num_rows: int, num_blocks: int, cache: KeyValueCache
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Tokens, positions and slots (3, N), lengths of the contexts (N,) and tables (N, M) of pieces of one position.
-
-    Rows after them are padding: each a sequence of one position in the scratch block.
-    """
-    size, count = cache.block_size, len(pieces)
-    positions_S = np.fromiter((piece.start for piece in pieces), np.int64, count)
-    counts_S = positions_S // size + 1
-    tables_NM = np.full((num_rows, num_blocks), cache.scratch_block, np.int32)
-    blocks = chain.from_iterable(piece.sequence.blocks[:n] for piece, n in zip(pieces, counts_S.tolist(), strict=True))
-    total = int(counts_S.sum())
-    # Where each block goes in the tables laid out as one row: entries of a piece follow each other.
-    shifts_S = np.arange(count) * num_blocks - (np.cumsum(counts_S) - counts_S)
-    tables_NM.reshape(-1)[np.arange(total) + np.repeat(shifts_S, counts_S)] = np.fromiter(blocks, np.int32, total)
-    longs_3N = np.zeros((3, num_rows), np.int64)
-    longs_3N[2] = cache.scratch_block * size
-    longs_3N[0, :count] = [piece.sequence.tokens[piece.start] for piece in pieces]
-    longs_3N[1, :count] = positions_S
-    longs_3N[2, :count] = tables_NM[np.arange(count), counts_S - 1].astype(np.int64) * size + positions_S % size
-    contexts_N = np.ones(num_rows, np.int32)
-    contexts_N[:count] = positions_S + 1
-    return longs_3N, contexts_N, tables_NM
-
-
-def _aligned(number: int) -> int:
-    return -(-number // _ALIGNED) * _ALIGNED

@@ -4,7 +4,7 @@ Legend: N packed positions of a pass, B pieces whose next token is due, V vocabu
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,26 +52,45 @@ class Runner:
         max_running: int,
         is_native: bool,
         capture: Capture | None,
+        growth: Callable[[], int] | None = None,
     ) -> None:
         """`capture` needs the kernels that attend by tables of blocks. `num_states` is that of a model with recurrent
-        layers, which no captured step serves yet.
+        layers, which no captured step serves yet. `growth` says how many of `num_blocks` there must be by now; None:
+        all of them at once.
         """
         self._base = base
-        self._cache = KeyValueCache(base.cache_shape, num_blocks, block_size, base.device, base.dtype)
+        self._growth = growth
+        first = num_blocks if growth is None else growth()
+        self._cache = KeyValueCache(base.cache_shape, first, block_size, base.device, base.dtype)
         self._states = StatePool(base.state_shapes, num_states, base.device, base.dtype) if num_states else None
         self._graphs = (
-            None if capture is None or num_states else DecodeGraphs(base, self._cache, capture, max_rows=max_running)
+            None
+            if capture is None or num_states
+            else DecodeGraphs(base, self._cache, capture, max_rows=max_running, max_blocks=num_blocks)
         )
         self._kernel = DecodeKernel.build(base, self._cache) if is_native and capture is None else None
 
+    @property
+    def num_blocks(self) -> int:
+        """Blocks that there is memory for."""
+        return self._cache.scratch_block
+
+    def _grow(self) -> None:
+        if self._growth is not None and self._growth() > self.num_blocks:
+            self._cache.grow(self._growth())
+            if self._graphs is not None:
+                self._graphs.reset()
+
     def copy_block(self, source: int, target: int) -> None:
         """Copy one block of the cache."""
+        self._grow()
         self._cache.copy_block(source, target)
 
     def run(self, pieces: Sequence[Piece], weights: Sequence[Weights | None], *, with_hidden: bool) -> Reading:
         """One pass; `weights[i]` is the adapter of piece i. Pieces of the bare base model come first, then by ascending
         serial of their weights.
         """
+        self._grow()
         if self._kernel is not None:
             segments = _segments(pieces, weights)
             logits_BV, hidden_NH = self._kernel.run(pieces, segments, with_hidden=with_hidden)

@@ -24,7 +24,7 @@ from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.bounds import check_request, min_tokens
 from cookhouse.engine.sampler.cache import can_page
 from cookhouse.engine.sampler.capture import Capture, CudaCapture
-from cookhouse.engine.sampler.choose import Choice, choose, rank, sequence_seed, uniforms
+from cookhouse.engine.sampler.choose import Choice, choose, rank, sequence_seed, temporary_bytes, uniforms
 from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.running_request import RunningRequest
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
@@ -55,11 +55,15 @@ class Sampler:
         limit: Callable[[int], int] | None = None,
         is_native: bool = True,
         capture: Capture | None = None,
+        is_copied: bool = False,
     ) -> None:
         """`limit` says how many bytes the cache may take by now, `cache_bytes` at most, of so many that it holds; None:
         all of them at once.
 
         `is_native` False keeps decoding in torch even where the fused step could do it.
+
+        `is_copied` has a cache that grows move to new memory each time, as on a GPU, where all memory is taken at once;
+        else it has its addresses from the start, and the system gives memory as it is written to.
 
         `capture` records decoding steps; None: as CUDA graphs where the device can attend by tables, else not at all.
         """
@@ -92,7 +96,9 @@ class Sampler:
             max_running=max_running,
             is_native=is_native,
             capture=capture,
+            growth=(lambda: blocks.num_blocks) if is_copied else None,
         )
+        self._is_copied = is_copied
         self._requests: dict[str, RunningRequest] = {}
         self._base_roots: dict[str, int] = {}
         """Root of what each owner computes under the bare base model: from 0 down, so that no serial is met."""
@@ -133,12 +139,25 @@ class Sampler:
     @property
     def unused_bytes(self) -> int:
         """What the cache will take when it is needed, and has not yet: on a CPU pages are taken as they are touched."""
+        if self._is_copied:
+            return max(self._scheduler.blocks.num_held - self._runner.num_blocks, 0) * self._block_bytes
         is_taken_at_once = self._base.device.type != "cpu"
         if is_taken_at_once:
             return 0
         states = self._scheduler.states
         unused_states = 0 if states is None else states.num_unused * self._base.state_bytes
         return self._scheduler.blocks.num_unused * self._block_bytes + unused_states
+
+    @staticmethod
+    def step_bytes(base: BaseModel) -> int:
+        """What decoding takes of a GPU's memory beside its cache, as far as it does not depend on the layers: logits,
+        and what tokens are chosen with.
+        """
+        if base.device.type == "cpu":
+            return 0
+        num_bytes = torch.float32.itemsize + base.head.logits_dtype.itemsize
+        vocab_size = base.head.vocab_size
+        return _MAX_RUNNING * vocab_size * num_bytes + temporary_bytes(base.device, _MAX_RUNNING, vocab_size)
 
     def submit(self, request: SampleRequest, weights: Weights | None) -> None:
         """Queue a request under these weights (None: the bare base model).

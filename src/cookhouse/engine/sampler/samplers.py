@@ -14,6 +14,7 @@ from cookhouse.engine.memory import cache_bytes
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.engine.sampler.sampler import Sampler
+from cookhouse.engine.switches import is_on
 
 _PACKED_SHARE = 0.5
 """Of the memory that is spare, the most that packed weights may take beside their originals."""
@@ -30,14 +31,20 @@ class Samplers(UserDict[str, Sampler]):
         """`max_cache_bytes` bounds the key-value cache of each; None: by the memory that is free as it grows."""
         self._budget = budget
         self._max_cache_bytes = max_cache_bytes
+        self._step_bytes: dict[str, int] = {}
+        """Of each, one of which steps at a time."""
+        step_bytes = self._step_bytes  # without the samplers: a cycle would keep those that are dropped
+        budget.watch("pass", f"samplers {id(self)}", lambda: max(step_bytes.values(), default=0))
         super().__init__()
 
     def __setitem__(self, key: str, sampler: Sampler) -> None:
         super().__setitem__(key, sampler)
+        self._step_bytes[key] = sampler.step_bytes(sampler.base)
         self._budget.watch("cache", _promise_key(key), lambda: sampler.unused_bytes)
 
     def __delitem__(self, key: str) -> None:
         super().__delitem__(key)
+        self._step_bytes.pop(key, None)
         self._budget.release(_promise_key(key))
 
     def of(self, key: str, base: BaseModel) -> Sampler:
@@ -45,7 +52,9 @@ class Samplers(UserDict[str, Sampler]):
         if key not in self:
             self._pack(base)
             limit = partial(self._cache_bytes, base)
-            self[key] = Sampler(base, limit(0), limit=limit if base.device.type == "cpu" else None)
+            is_copied = base.device.type != "cpu" and is_on("growing_cache")
+            grows = is_copied or base.device.type == "cpu"
+            self[key] = Sampler(base, limit(0), limit=limit if grows else None, is_copied=is_copied)
         return self[key]
 
     @property
@@ -113,6 +122,10 @@ class Samplers(UserDict[str, Sampler]):
         bytes_per_sequence = bytes_per_token * base.info.max_context_tokens + 2 * base.state_bytes
         # Asked for every request: what the heap keeps must not go back each time.
         spare = self._budget.spare_bytes(2 * bytes_per_sequence if held else math.inf)
+        not_promised = Sampler.step_bytes(base) - max(self._step_bytes.values(), default=0)
+        spare = max(spare - max(not_promised, 0), 0)
+        if held and base.device.type != "cpu":
+            held //= 2  # it is copied, one half after the other
         return cache_bytes(base.device, spare + held, bytes_per_sequence, self._max_cache_bytes)
 
 

@@ -149,7 +149,7 @@ class FullModel(Trained):
 
 def read_flat(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, FullLayout, Tensor]:
     """A base model whose parameters are views of a flat tensor."""
-    model = read_model(name, dtype, attn_implementation="eager").to(device)
+    model = read_model(name, dtype, device=device, attn_implementation="eager")
     layout = FullLayout.of(model)
     flat = torch.empty(layout.num_parameters, dtype=dtype, device=device)
     views = layout.views(flat)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import threading
 from importlib import import_module
@@ -38,7 +39,7 @@ def refusal(workers: RayWorkers, folder: Path) -> str:
 
 def test_without_ray_it_says_which_extra_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ray.py").write_text("raise ModuleNotFoundError(\"No module named 'ray'\", name='ray')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     said = refusal(RayWorkers(command=FAKE_DRIVER), tmp_path / "state")
     assert said.startswith("--ray needs the package ray, which is not installed: ")
     assert "[ray]" in said

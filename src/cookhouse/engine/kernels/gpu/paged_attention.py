@@ -77,15 +77,15 @@ def paged_attention(
     multiplied in full fp32. For sinks and `softcap` see `AttentionLayout`.
     """
     q_NHD = q_NHD.contiguous()
-    assert keys.is_contiguous()
-    assert values.is_contiguous()
+    cached = (keys, values, tables_SM, starts_S1, contexts_S, sinks_H)
+    assert all(tensor is None or tensor.is_contiguous() for tensor in cached)
     assert q_NHD.dtype == keys.dtype == values.dtype
     num_rows, num_heads, key_dim = q_NHD.shape
     num_kv_heads, value_dim = values.shape[1:]
     num_pieces, table_width = tables_SM.shape
     group = num_heads // num_kv_heads
     out_NHE = q_NHD.new_empty(num_rows, num_heads, value_dim)
-    tensors = (q_NHD, keys, values, tables_SM, starts_S1, contexts_S, sinks_H, out_NHE)
+    tensors = (q_NHD, *cached, out_NHE)
     shape: dict[str, Any] = {
         "scale": scaling * _LOG2E if softcap is None else scaling / softcap,
         "table_width": table_width,

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cookhouse.engine.model.delta import fla
 from cookhouse.engine.model.delta.chunks import DeltaSpan, Group, Wave, groups_of
 from cookhouse.engine.model.delta.convolution import Convolution, inside_of
 from cookhouse.engine.model.delta.inputs import DeltaInputs, StateShape
@@ -29,6 +30,7 @@ class PackedDelta:
         spans = [DeltaSpan(row, length) for row, length in zip(rows, self._lengths, strict=True)]
         self._groups = groups_of(spans, device)
         self._device = device
+        self._starts_S1 = fla.starts_of(self._lengths, device)
         self._inside: dict[int, list[Tensor]] = {}
         """By taps; see `inside_of`."""
 
@@ -38,6 +40,8 @@ class PackedDelta:
         if num_taps not in inside:
             inside[num_taps] = inside_of(self._lengths, num_taps, self._device)
         mixed_NC: Tensor = Convolution.apply(inputs.mixed_NC, inputs.taps_CW, inside[num_taps])  # type: ignore[no-untyped-call]
+        if fla.is_chosen(mixed_NC):
+            return fla.run_packed(mixed_NC, inputs.decay_NV, inputs.beta_NV, inputs.shape, self._starts_S1)
         out: Tensor = _PackedRule.apply(  # type: ignore[no-untyped-call]
             mixed_NC, inputs.decay_NV, inputs.beta_NV, inputs.shape, self._groups
         )

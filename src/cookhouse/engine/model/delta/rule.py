@@ -67,7 +67,8 @@ def run_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Output (M, K, G, T, E) of steps of so many chunks each, and the states after the last one."""
     q, k, v, beta = chunks.q_MKTD, chunks.k_MKTD, chunks.v_MKGTE, chunks.beta_MKGT.unsqueeze(-1)
-    sums = chunks.decay_MKGT.cumsum(-1)
+    # On a GPU the order in which `cumsum` adds varies, so that a deterministic pass refuses it.
+    sums = running_sums(chunks.decay_MKGT, by_product=chunks.decay_MKGT.device.type != "cpu")
     length = sums.shape[-1]
     is_later = torch.ones(length, length, dtype=torch.bool, device=sums.device).triu(1)
     spread = (sums.unsqueeze(-1) - sums.unsqueeze(-2)).masked_fill(is_later, float("-inf")).exp()
@@ -100,6 +101,13 @@ def run_position(mixed_BC: Tensor, decay_BV: Tensor, beta_BV: Tensor, state_BKGD
     u = beta * (v - (k_row @ state_BKGDE).squeeze(-2))
     state_BKGDE.addcmul_(k_row.transpose(-1, -2), u.unsqueeze(-2))
     return (q_row @ state_BKGDE).squeeze(-2).flatten(1, 2)
+
+
+def running_sums(x: Tensor, *, by_product: bool) -> Tensor:
+    """Sums along the last dimension up to each element."""
+    if not by_product:
+        return x.cumsum(-1)
+    return x @ torch.ones(x.shape[-1], x.shape[-1], dtype=x.dtype, device=x.device).triu()
 
 
 def _normal(x: Tensor) -> Tensor:
