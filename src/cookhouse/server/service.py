@@ -24,8 +24,7 @@ from cookhouse.server.requests.traces import Traces
 from cookhouse.server.requests.wiring import Requests
 from cookhouse.server.sequencer.draining import Draining
 from cookhouse.server.sequencer.sequencer import Sequencer
-from cookhouse.server.sessions.ids import new_shared_id
-from cookhouse.server.sessions.sessions import Sessions
+from cookhouse.server.sessions.sessions import Sessions, new_shared_id
 from cookhouse.server.settings import ServiceOptions
 from cookhouse.server.storage.storage import Shared, Storage
 from cookhouse.server.storage.store.private import private_folder

@@ -23,8 +23,7 @@ from cookhouse.engine.contract import (
     Spent,
 )
 from cookhouse.engine.transports import messages
-from cookhouse.engine.transports.messages import MAX_FRAME_BYTES, MessageError, Receiver, decode_all, encode
-from cookhouse.engine.transports.sending import Sender
+from cookhouse.engine.transports.messages import MAX_FRAME_BYTES, MessageError, Receiver, Sender, decode_all, encode
 from cookhouse.errors import InputError
 from tests.engine.transports.calls import ACCOUNT, a_pass
 

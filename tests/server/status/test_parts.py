@@ -9,8 +9,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from cookhouse.engine.contract import Account, Amount
-from cookhouse.server.access import latencies
-from cookhouse.server.access.latencies import Answered, Latencies, Timed
+from cookhouse.server.access import middleware
+from cookhouse.server.access.middleware import Latencies, Timed
 from cookhouse.server.pool.meter import RecentUse
 from cookhouse.server.refusals import StorageError
 from cookhouse.server.status.cached import Cached
@@ -60,10 +60,10 @@ def test_a_minute_of_use_takes_so_much_room_and_no_more(clock: Clock) -> None:
 def test_quantiles_are_of_the_answers_of_the_window(clock: Clock) -> None:
     """Would catch answers of an hour ago among those of now, and a quantile beside its rank."""
     times = Latencies()
-    times.add("GET /b", Answered(clock.now, 9.0, 200))
-    clock.now += latencies.WINDOW_SECONDS + 1
+    times.add("GET /b", clock.now - 9.0, 200)
+    clock.now += middleware.WINDOW_SECONDS + 1
     for index in range(100):
-        times.add("GET /a", Answered(clock.now, float(index + 1), 200 if index < 90 else 503 if index < 93 else 404))
+        times.add("GET /a", clock.now - (index + 1), 200 if index < 90 else 503 if index < 93 else 404)
     (found,) = times.times()
     assert (found.route, found.number, found.num_failed, found.num_refused) == ("GET /a", 100, 3, 7)
     assert (found.median_seconds, found.p95_seconds) == (50.0, 95.0)

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cookhouse.engine.contract import Command, Done, Event, Failed, Failure, Logged, Lost, WorkerOptions
-from cookhouse.engine.transports.messages import MessageError, Pieces, Receiver, encode
-from cookhouse.engine.transports.sending import Sender
+from cookhouse.engine.transports.messages import MessageError, Pieces, Receiver, Sender, encode
 
 _STDERR = 2
 _log = logging.getLogger(__name__)

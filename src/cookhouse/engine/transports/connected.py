@@ -16,9 +16,8 @@ from itertools import islice
 from typing import Any, Protocol, get_args
 
 from cookhouse.engine.contract import Command, Event, Failed, Failure, Lost, WorkerOptions
-from cookhouse.engine.transports.messages import MessageError, Pieces, Receiver, encode
+from cookhouse.engine.transports.messages import MessageError, Pieces, Receiver, Sender, encode
 from cookhouse.engine.transports.outbox import Outbox
-from cookhouse.engine.transports.sending import Sender
 
 _STDERR = 2
 _DEATH_SECONDS = 1.0
@@ -104,7 +103,12 @@ class Connected:
         reason = ""
         try:
             for message in islice(self._receiver.read(), _MAX_MESSAGES):
-                self._take(message)
+                if not isinstance(message, _EVENTS):
+                    raise MessageError(f"{type(message).__name__} is no event")
+                if isinstance(message, Lost):
+                    self._lose(message.reason, message.failure)
+                else:
+                    self._outbox.put([message])
             return
         except EOFError:
             pass
@@ -113,14 +117,6 @@ class Connected:
             reason = f"what it said is no message: {error}"
         asyncio.get_running_loop().remove_reader(self._socket)
         end.set_result(reason)
-
-    def _take(self, message: object) -> None:
-        if not isinstance(message, _EVENTS):
-            raise MessageError(f"{type(message).__name__} is no event")
-        if isinstance(message, Lost):
-            self._lose(message.reason, message.failure)
-        else:
-            self._outbox.put([message])
 
     async def _end(self, end: asyncio.Future[str]) -> None:
         reason = await end

@@ -10,8 +10,11 @@ import io
 import pickle
 import socket
 import struct
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -203,13 +206,91 @@ class Receiver:
             if self._filled < self._target.nbytes:
                 continue
             whole, self._filled = self._target, 0
-            if whole is self._length:
-                self._target = self._rest(*struct.unpack("<Q", whole))
-            else:
+            if whole is not self._length:
                 self._target = self._length
                 yield _decode(whole)
+                continue
+            (num_bytes,) = struct.unpack("<Q", whole)
+            if not _HEADER.size - _LENGTH_BYTES <= num_bytes <= MAX_FRAME_BYTES:
+                raise MessageError(f"a frame says that it has {num_bytes:,} bytes")
+            self._target = np.empty(num_bytes, np.uint8).data
 
-    def _rest(self, num_bytes: int) -> memoryview:
-        if not _HEADER.size - _LENGTH_BYTES <= num_bytes <= MAX_FRAME_BYTES:
-            raise MessageError(f"a frame says that it has {num_bytes:,} bytes")
-        return np.empty(num_bytes, np.uint8).data
+
+_MAX_GATHERED = 1000
+"""Pieces of one write: Linux takes 1024."""
+
+
+class Sender:
+    """Sends frames in order, from any thread. What the socket does not take at once, a thread of its own sends.
+
+    Once the other end is closed, what is sent is dropped: reading tells of the end.
+    """
+
+    def __init__(self, target: socket.socket) -> None:
+        self._target = target
+        self._wake = threading.Condition(threading.RLock())
+        self._waiting: deque[memoryview] = deque()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def send(self, pieces: Sequence[memoryview]) -> None:
+        with self._wake:
+            if self._is_closed:
+                return
+            rest = list(pieces)
+            if not self._waiting:
+                rest = self._sent(rest, socket.MSG_DONTWAIT)
+            if rest:
+                self._waiting.extend(rest)
+                self._wake.notify_all()
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
+                    self._thread.start()
+
+    def flush(self, seconds: float | None = None) -> bool:
+        """Wait until all is sent; False if that takes longer."""
+        with self._wake:
+            return self._wake.wait_for(lambda: not self._waiting, seconds)
+
+    def close(self) -> None:
+        """Drop what is not sent."""
+        with self._wake:
+            self._is_closed = True
+            self._waiting.clear()
+            self._wake.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._waiting or self._is_closed)
+                if self._is_closed:
+                    return
+                # They stay in the queue meanwhile, so that nothing overtakes them.
+                pieces = list(islice(self._waiting, _MAX_GATHERED))
+            rest = self._sent(pieces, 0)
+            with self._wake:
+                if self._is_closed:
+                    return
+                for _ in pieces:
+                    self._waiting.popleft()
+                self._waiting.extendleft(reversed(rest))
+                self._wake.notify_all()
+
+    def _sent(self, pieces: Pieces, flags: int) -> Pieces:
+        """Send; return what is left of the pieces."""
+        while pieces:
+            try:
+                num_bytes = self._target.sendmsg(pieces[:_MAX_GATHERED], (), flags)
+            except BlockingIOError:
+                break
+            except OSError:  # nobody reads any more
+                self.close()
+                return []
+            num_whole = 0
+            while num_whole < len(pieces) and num_bytes >= pieces[num_whole].nbytes:
+                num_bytes -= pieces[num_whole].nbytes
+                num_whole += 1
+            pieces = pieces[num_whole:]
+            if num_bytes:
+                pieces[0] = pieces[0][num_bytes:]
+        return pieces

@@ -12,8 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from cookhouse.errors import InputError
-from cookhouse.server.access.guards import HostGuard, OneLength
-from cookhouse.server.access.latencies import Latencies, Timed, endpoint_names
+from cookhouse.server.access.middleware import Guard, Latencies, Timed, endpoint_names
 from cookhouse.server.http.page import page_routes
 from cookhouse.server.http.routes import HOT_ROUTES, PLAIN_ROUTER, ROUTERS
 from cookhouse.server.http.routes.exchange import elsewhere, forget
@@ -52,9 +51,7 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     app.state.status = ServerStatus(service, latencies, watches)
     app.state.metrics = Metrics(service, watches)
     app.add_middleware(Gate, draining=service.draining)
-    app.add_middleware(OneLength)
-    if is_loopback:
-        app.add_middleware(HostGuard)
+    app.add_middleware(Guard, is_loopback=is_loopback)
     page = page_routes(PAGE)
     app.add_middleware(
         Timed, latencies=latencies, routes=_endpoint_names() | {file.endpoint: f"GET {PAGE}/" for file in page}

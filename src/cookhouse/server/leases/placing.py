@@ -19,7 +19,7 @@ from cookhouse.server.leases.forwarding import MAX_HOPS, Forwarding, Unreachable
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.leases.members import Holder
 from cookhouse.server.sequencer.futures import Futures
-from cookhouse.server.sessions.ids import session_of_request
+from cookhouse.server.sessions.sessions import session_of_request
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.1

@@ -12,8 +12,7 @@ from cookhouse.engine.contract import Account
 from cookhouse.errors import InputError
 from cookhouse.server.sequencer.attempts import Attempt, Run
 from cookhouse.server.sequencer.futures import TRAIN_PREFIX, Result
-from cookhouse.server.sessions.ids import part_of
-from cookhouse.server.sessions.sessions import Model
+from cookhouse.server.sessions.sessions import Model, part_of
 from cookhouse.server.storage.journal import Change
 
 Drawn = Mapping[str, Any]

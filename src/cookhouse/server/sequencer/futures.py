@@ -20,7 +20,7 @@ from typing import Any
 from cookhouse.engine.contract import DamagedError
 from cookhouse.errors import CookhouseError, ServiceError
 from cookhouse.server.refusals import GoneError, NotFoundError, blame_of, message_of
-from cookhouse.server.sessions.ids import part_of
+from cookhouse.server.sessions.sessions import part_of
 from cookhouse.server.storage.journal import Answer, DropAnswers, GroupCommit
 
 _log = logging.getLogger(__name__)
@@ -147,8 +147,11 @@ class Futures:
         self._result_seconds = result_seconds
         self._futures: dict[str, Future] = {}
         self._fetched: OrderedDict[str, None] = OrderedDict()
-        self._unfetched_samples = Unfetched(max_unfetched_sample_bytes)
-        self._unfetched_training = Unfetched(max_unfetched_training_bytes)
+        self._unfetched = {
+            True: Unfetched(max_unfetched_sample_bytes),
+            False: Unfetched(max_unfetched_training_bytes),
+        }
+        """By whether they are of samples."""
         self._num_finished = 0
         self._closed = asyncio.Event()
 
@@ -204,7 +207,7 @@ class Futures:
             raise GoneError(f"the result of {request_id} is no longer kept; submit the sample again")
         raise NotFoundError(
             f"unknown request {request_id!r}: it never was here, or its result was dropped, {self._result_seconds:g} s "
-            f"after it was fetched or because more than {self._unfetched_training.max_bytes} bytes of results waited "
+            f"after it was fetched or because more than {self._unfetched[False].max_bytes} bytes of results waited "
             "to be fetched. What a dropped result was of has been done; fetch results as they come"
         )
 
@@ -233,7 +236,7 @@ class Futures:
             future.on_done()
         self._on_finish(future)
         if future.request_id in self._futures:
-            for request_id in self._unfetched(future).add(future.request_id, future.owner, len(result.body)):
+            for request_id in self._unfetched[future.is_sample].add(future.request_id, future.owner, len(result.body)):
                 self.drop(request_id)
 
     def drop(self, request_id: str) -> None:
@@ -241,7 +244,7 @@ class Futures:
         future = self._futures.pop(request_id, None)
         self._fetched.pop(request_id, None)
         if future is not None:
-            self._unfetched(future).discard(request_id, future.owner)
+            self._unfetched[future.is_sample].discard(request_id, future.owner)
             if future.is_stored and self._commit is not None:
                 self._commit.later(DropAnswers([request_id]))
 
@@ -250,7 +253,7 @@ class Futures:
         for future in [future for future in self._futures.values() if future.session_id == session_id]:
             del self._futures[future.request_id]
             self._fetched.pop(future.request_id, None)
-            self._unfetched(future).discard(future.request_id, future.owner)
+            self._unfetched[future.is_sample].discard(future.request_id, future.owner)
 
     def sweep(self) -> None:
         """Forget results that were fetched long enough ago."""
@@ -319,10 +322,7 @@ class Futures:
         if future.fetched_at is None and future.request_id in self._futures:
             future.fetched_at = time.monotonic()
             self._fetched[future.request_id] = None
-            self._unfetched(future).discard(future.request_id, future.owner)
-
-    def _unfetched(self, future: Future) -> Unfetched:
-        return self._unfetched_samples if future.is_sample else self._unfetched_training
+            self._unfetched[future.is_sample].discard(future.request_id, future.owner)
 
 
 def log_failure(error: Exception) -> None:

@@ -223,11 +223,6 @@ class Queue:
         if job.entry is not None:
             self.history.add(job.entry, changes_model=job.changes_model, taken_to=self.order.seen.taken_to)
 
-    def finish(self, job: Job) -> None:
-        """Forget a request."""
-        self.unfinished.pop(job, None)
-        self.running.discard(job)
-
     def length(self) -> QueueLength:
         """How many it has waiting and running."""
         oldest = next(iter(self.unfinished), None)

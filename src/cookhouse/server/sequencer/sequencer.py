@@ -357,7 +357,8 @@ class Sequencer:
     def _finish_job(self, queue: Queue, job: Job) -> None:
         """Give back what a request held."""
         owner = queue.model.owner
-        queue.finish(job)
+        queue.unfinished.pop(job, None)
+        queue.running.discard(job)
         self.held.give_back(owner, job.num_bytes)
         waiting = self._held_back.pop(owner, deque())
         for held_back in waiting:

@@ -5,6 +5,7 @@ are freed then. A restart brings it back from the journal; without one, nothing 
 """
 
 import asyncio
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,25 @@ from dataclasses import dataclass, field
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import ServiceError
 from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
+
+_SHARED = "shared-"
+_REQUEST = re.compile(r"(?:train|sample)-(shared-[0-9a-f-]{36})-[0-9a-f]+")
+
+
+def new_shared_id() -> str:
+    return f"{_SHARED}{uuid.uuid4()}"
+
+
+def part_of(session_id: str) -> str:
+    """What the id of a request says of its session: nothing, unless servers share it."""
+    return f"{session_id}-" if session_id.startswith(_SHARED) else ""
+
+
+def session_of_request(request_id: str) -> str | None:
+    """None: its id does not say."""
+    found = _REQUEST.fullmatch(request_id)
+    return None if found is None else found[1]
+
 
 _LATE_SECONDS = 5.0
 """A look that comes so much later than it was to has found the process stopped, or starved."""

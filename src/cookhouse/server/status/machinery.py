@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from cookhouse.server.access.latencies import WINDOW_SECONDS, RouteTimes
+from cookhouse.server.access.middleware import WINDOW_SECONDS, RouteTimes
 from cookhouse.server.leases.members import Member
 from cookhouse.server.service import Service
 from cookhouse.server.settings import Settings

@@ -5,7 +5,7 @@ import json
 import time
 from functools import partial
 
-from cookhouse.server.access.latencies import Latencies
+from cookhouse.server.access.middleware import Latencies
 from cookhouse.server.service import Service
 from cookhouse.server.status import figures, machinery, workers
 from cookhouse.server.status.cached import Cached

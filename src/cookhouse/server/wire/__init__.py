@@ -1,5 +1,6 @@
 """Between the wire's messages and the engine's types; whatever cannot be decoded is an `InputError`."""
 
+from cookhouse.server.wire.fields import ValueCounter
 from cookhouse.server.wire.provenance import Provenance, Span
 from cookhouse.server.wire.sampling import SampleShape, decode_sample, encode_sample
 from cookhouse.server.wire.training import (
@@ -13,7 +14,6 @@ from cookhouse.server.wire.training import (
     provenance_of,
     training_counter,
 )
-from cookhouse.server.wire.values import ValueCounter
 
 __all__ = [
     "Provenance",

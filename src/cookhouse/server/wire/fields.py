@@ -1,5 +1,6 @@
-"""The fields of protobuf messages, counted and found before messages are built: one of two bytes takes a hundred."""
+"""Fields of protobuf messages and values of JSON, counted before they are built: two bytes may take hundreds."""
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -160,3 +161,45 @@ def _too_many(max_fields: int) -> TooLargeError:
 
 def _malformed() -> InputError:
     return InputError("the body is not a ForwardBackwardRequest in protobuf")
+
+
+_MAX_CONTAINERS = 2**16
+_MAX_VALUES = 2**20
+
+
+@dataclass(slots=True)
+class ValueCounter:
+    """Counts lists and objects, and values by the commas between them, outside of texts."""
+
+    _num_containers: int = 0
+    _num_values: int = 0
+    _is_in_text: bool = False
+    _rest: bytes = b""
+    """The backslash that the last bytes ended with: what follows is not what it seems."""
+
+    def feed(self, data: bytes) -> None:
+        """Take more bytes.
+
+        Raises:
+            TooLargeError: there are too many.
+        """
+        data = self._rest + data
+        self._rest = b""
+        if b"\\" in data:
+            data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+            if data.endswith(b"\\"):
+                data, self._rest = data[:-1], b"\\"
+        if self._is_in_text or b'"' in data:
+            parts = data.split(b'"')
+            outside = b"".join(parts[self._is_in_text :: 2])
+            self._is_in_text ^= len(parts) % 2 == 0
+        else:
+            outside = data
+        self._num_containers += outside.count(b"[") + outside.count(b"{")
+        self._num_values += outside.count(b",")
+        for what, number, most in (
+            ("lists and objects", self._num_containers, _MAX_CONTAINERS),
+            ("values", self._num_values, _MAX_VALUES),
+        ):
+            if number > most:
+                raise TooLargeError(f"the request has more than {most} {what}; send less at a time")

@@ -1,6 +1,7 @@
 """Training requests and their results. D datums, T positions, K targets per position."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -16,7 +17,100 @@ from cookhouse.errors import InputError
 from cookhouse.losses.policy_losses import OWN_LOSSES, STABLE_REINFORCE
 from cookhouse.server.wire.fields import FieldCounter, fields_before, split_messages
 from cookhouse.server.wire.provenance import Provenance, decode_provenance
-from cookhouse.server.wire.tensors import Allowance, decode_tensor, decode_tokens
+
+_DTYPES: dict[int, np.dtype[Any]] = {
+    pb.DTYPE_FLOAT32: np.dtype("<f4"),
+    pb.DTYPE_INT64: np.dtype("<i8"),
+}
+_TOKEN_DTYPE = np.dtype("<i4")
+_MAX_LENGTH = 2**31
+_OBJECT_BYTES = 1024
+"""What a chunk, a tensor or a datum takes beside its values, and its time; on the wire an empty one takes two bytes."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Bytes that one request may take once decoded: sparse shapes and empty datums are free to write and dear to
+    hold.
+    """
+
+    max_bytes: int
+    num_taken: int = 0
+
+    def take(self, num_bytes: int) -> None:
+        self.num_taken += num_bytes
+        if self.num_taken > self.max_bytes:
+            raise InputError(
+                f"the request's tensors are over {self.max_bytes} bytes when decoded; send fewer datums at a time, "
+                "or check their shapes"
+            )
+
+
+def decode_tokens(chunks: Any, budget: Allowance) -> NDArray[np.int64]:
+    """The tokens of a datum's chunks in one int64 array."""
+    parts = []
+    for chunk in chunks:
+        budget.take(_OBJECT_BYTES)
+        kind = chunk.WhichOneof("chunk")
+        if kind != "encoded_text":
+            raise InputError(f"chunks of type {kind or 'none'} are not supported by this server; send encoded_text")
+        parts.append(_flat(chunk.encoded_text.tokens, _TOKEN_DTYPE, "the tokens of model_input"))
+    num_tokens = sum(part.size for part in parts)
+    budget.take(8 * num_tokens)
+    tokens = np.empty(num_tokens, dtype=np.int64)
+    if parts:
+        np.concatenate(parts, out=tokens)
+    return tokens
+
+
+def decode_tensor(tensor: pb.Tensor, name: str, budget: Allowance) -> NDArray[Any]:
+    """A dense float32 or int64 array in the tensor's shape; unlisted cells of a sparse one are 0."""
+    budget.take(_OBJECT_BYTES)
+    dtype = _DTYPES.get(tensor.dtype)
+    if dtype is None:
+        raise InputError(f"{name} has data type {tensor.dtype}; allowed are float32 (1) and int64 (2)")
+    shape = tuple(tensor.shape)
+    if len(shape) > 2 or any(not 0 <= length < _MAX_LENGTH for length in shape):
+        raise InputError(f"{name} has shape {list(shape)}; allowed are one or two dimensions, each below {_MAX_LENGTH}")
+    if tensor.WhichOneof("encoding") == "sparse_csr":
+        return _dense_from_csr(tensor.sparse_csr, dtype, shape, name, budget)
+    values = _flat(tensor.dense, dtype, name)
+    budget.take(values.nbytes)
+    if shape and math.prod(shape) != values.size:
+        raise InputError(f"{name} has {values.size} values, but its shape {list(shape)} needs {math.prod(shape)}")
+    return (values.reshape(shape) if shape else values).astype(dtype.newbyteorder("="))
+
+
+def _dense_from_csr(
+    csr: pb.SparseCsr, dtype: np.dtype[Any], shape: tuple[int, ...], name: str, budget: Allowance
+) -> NDArray[Any]:
+    if len(shape) != 2:
+        raise InputError(f"{name} is sparse, but its shape {list(shape)} has not two dimensions")
+    num_rows, num_columns = shape
+    values = _flat(csr.values, dtype, name)
+    row_starts = _flat(csr.crow_indices, np.dtype("<i8"), f"the row indices of {name}")
+    columns = _flat(csr.col_indices, np.dtype("<i8"), f"the column indices of {name}")
+    if (
+        row_starts.size != num_rows + 1
+        or columns.size != values.size
+        or row_starts[0] != 0
+        or row_starts[-1] != values.size
+        or (row_starts[1:] < row_starts[:-1]).any()  # compared, since hostile differences would overflow
+        or (columns < 0).any()
+        or (columns >= num_columns).any()
+    ):
+        raise InputError(f"{name} is not a valid sparse CSR tensor of shape {list(shape)}")
+    budget.take(dtype.itemsize * num_rows * num_columns)
+    dense = np.zeros(shape, dtype=dtype.newbyteorder("="))
+    dense[np.repeat(np.arange(num_rows), np.diff(row_starts)), columns] = values
+    return dense
+
+
+def _flat(data: bytes, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    if len(data) % dtype.itemsize:
+        raise InputError(f"{name}: {len(data)} bytes are not a whole number of {dtype.itemsize}-byte values")
+    return np.frombuffer(data, dtype=dtype)
+
 
 _MAX_FIELDS = 2**18
 """Of a request: a datum of the SDK's has about 40."""
@@ -71,6 +165,12 @@ def begun_training(beginning: bytes) -> pb.ForwardBackwardRequest:
 def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
     """The engine's request, with tensors dense. Whether they fit the loss and the model is for the engine to say."""
     message = head.message
+    loss_fn_config: dict[str, float | str] = dict(message.loss_fn_config)
+    if message.loss_fn_config_v2:
+        loss_fn_config = {
+            name: value.text if value.WhichOneof("value") == "text" else value.number
+            for name, value in message.loss_fn_config_v2.items()
+        }
     if not head.data_D:
         raise InputError("the request has no datum; send at least one")
     budget = Allowance(max_bytes)
@@ -81,7 +181,7 @@ def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
         model_id=head.model_id,
         data_D=data_D,
         loss_fn=message.loss_fn,
-        loss_fn_config=_decode_loss_config(message),
+        loss_fn_config=loss_fn_config,
         forward_only=message.forward_only,
     )
 
@@ -94,7 +194,7 @@ def provenance_of(head: TrainingHead, num_tokens: Iterable[int]) -> Sequence[Pro
 
 def _decode_datum(data: bytes, index: int, budget: Allowance, loss_fn: str) -> TrainingDatum:
     try:
-        budget.take_object()
+        budget.take(_OBJECT_BYTES)
         datum = pb.Datum.FromString(data)
         tokens_T = decode_tokens(datum.model_input, budget)
         inputs = {name: decode_tensor(tensor, name, budget) for name, tensor in datum.loss_fn_inputs.items()}
@@ -117,34 +217,20 @@ def _add_mask(datum: pb.Datum, num_tokens: int, inputs: dict[str, NDArray[Any]],
     inputs[name] = decode_provenance(datum, num_tokens).is_sampled(num_tokens)
 
 
-def _decode_loss_config(message: pb.ForwardBackwardRequest) -> Mapping[str, float | str]:
-    if not message.loss_fn_config_v2:
-        return dict(message.loss_fn_config)
-    return {
-        name: value.text if value.WhichOneof("value") == "text" else value.number
-        for name, value in message.loss_fn_config_v2.items()
-    }
-
-
 def encode_pass(output: ForwardBackwardOutput) -> bytes:
     """A `ForwardBackwardOutput` message: neighbors of one trailing shape share a record, as the SDK expects."""
     message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord", metrics=dict(output.metrics))
     for trailing_shape, group in groupby(output.logprobs_D, key=lambda logprobs: logprobs.shape[1:]):
-        _add_record(message, trailing_shape, list(group))
+        logprobs_D = list(group)
+        record = message.loss_fn_outputs.add(type_tag="ArrayRecord", num_datums=len(logprobs_D))
+        offsets = np.zeros(len(logprobs_D) + 1, dtype="<i8")
+        np.cumsum([4 * logprobs.size for logprobs in logprobs_D], out=offsets[1:])
+        field = record.fields["logprobs"]
+        field.data = b"".join(logprobs.astype("<f4", copy=False).tobytes() for logprobs in logprobs_D)
+        field.offsets = offsets.tobytes()
+        field.dtype = pb.DTYPE_FLOAT32
+        field.trailing_shape.extend(trailing_shape)
     return message.SerializeToString()
-
-
-def _add_record(
-    message: pb.ForwardBackwardOutput, trailing_shape: tuple[int, ...], logprobs_D: list[NDArray[np.float32]]
-) -> None:
-    record = message.loss_fn_outputs.add(type_tag="ArrayRecord", num_datums=len(logprobs_D))
-    offsets = np.zeros(len(logprobs_D) + 1, dtype="<i8")
-    np.cumsum([4 * logprobs.size for logprobs in logprobs_D], out=offsets[1:])
-    field = record.fields["logprobs"]
-    field.data = b"".join(logprobs.astype("<f4", copy=False).tobytes() for logprobs in logprobs_D)
-    field.offsets = offsets.tobytes()
-    field.dtype = pb.DTYPE_FLOAT32
-    field.trailing_shape.extend(trailing_shape)
 
 
 def _no_training() -> InputError:

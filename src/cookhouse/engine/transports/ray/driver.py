@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from cookhouse.engine.contract import Lost
 from cookhouse.engine.transports.child_process import MakeRunning, Pipe
-from cookhouse.engine.transports.messages import Receiver, encode
+from cookhouse.engine.transports.messages import Receiver, Sender, encode
 from cookhouse.engine.transports.ray.addresses import LOCAL, why_too_late
 from cookhouse.engine.transports.ray.bundles import Needs
-from cookhouse.engine.transports.sending import Sender
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.extras import install_command
 

@@ -12,9 +12,8 @@ from typing import Any, Self
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.transports.child import start_child
 from cookhouse.engine.transports.connected import Connected
-from cookhouse.engine.transports.messages import Receiver, encode
+from cookhouse.engine.transports.messages import Receiver, Sender, encode
 from cookhouse.engine.transports.ray.addresses import LOCAL
-from cookhouse.engine.transports.sending import Sender
 
 DRIVER_COMMAND = (sys.executable, "-m", "cookhouse.engine.on_ray")
 _EXIT_SECONDS = 15.0

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Query, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.responses import Response
 from starlette.routing import Route
@@ -125,7 +125,17 @@ async def read_content(request: Request, service: Service, owner: str, kind: typ
     with service.sequencer.held.lease(owner) as lease:
         with service.sessions.hearing.receiving(owner) as on_part:
             body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most, on_part=on_part)
-        content = await read_in_turn(service, owner, body, lambda: _content(body, kind))
+        try:
+            content = await read_in_turn(
+                service,
+                owner,
+                body,
+                lambda: kind.model_validate(from_json(body.read(ValueCounter().feed), allow_inf_nan=False)),
+            )
+        except (InputError, ValidationError):
+            raise
+        except ValueError as error:
+            raise InputError(f"the body is not valid JSON: {error}") from error
         await check_place(request, service, content, body)
         return content, body
 
@@ -148,15 +158,6 @@ async def elsewhere(_request: Request, error: Exception) -> Response:
     """The answer of another server."""
     assert isinstance(error, ElsewhereError)
     return error.answer
-
-
-def _content(body: Body, kind: type[Content]) -> Content:
-    text = body.read(ValueCounter().feed)
-    try:
-        content = from_json(text, allow_inf_nan=False)
-    except ValueError as error:
-        raise InputError(f"the body is not valid JSON: {error}") from error
-    return kind.model_validate(content)
 
 
 async def read_in_turn(service: Service, owner: str, body: Body, read: Callable[[], _T]) -> _T:

@@ -1,10 +1,11 @@
 """Changes of the journal, written together with those that come up meanwhile. Lives on the event loop."""
 
 import asyncio
+import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -35,6 +36,7 @@ class _Commit:
     """None: nobody waits for it, and no failure ends it."""
     give_up_at: float
     bodies: Sequence[bytes] = field(init=False)
+    num_bytes: int = field(init=False)
     steps: Sequence[Statement] | None = None
     """Made once its bodies are where they belong; they stay there when the rows have to be written again."""
     segments: set[str] = field(default_factory=set)
@@ -43,10 +45,7 @@ class _Commit:
 
     def __post_init__(self) -> None:
         self.bodies = [body for change in self.changes for body in bodies_of(change)]
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(map(len, self.bodies))
+        self.num_bytes = sum(map(len, self.bodies))
 
     def undone(self) -> "_Commit | None":
         """What takes back the requests that it may have kept, none of which was acknowledged."""
@@ -206,7 +205,9 @@ class GroupCommit:
 
     async def _write_first(self) -> bool:
         """Write the first group, and keep what of it has to be tried again; whether there is such."""
-        group = self._first_group()
+        sizes = itertools.accumulate(commit.num_bytes for commit in self._queue)
+        num_fitting = sum(1 for _ in itertools.takewhile(lambda size: size <= _MAX_GROUP_BYTES, sizes))
+        group = self._queue[: max(1, num_fitting)]
         try:
             errors = await self._in_thread(self._write, group)
         except RuntimeError as error:  # the executor has been shut down: those who wait are to hear of it
@@ -223,15 +224,6 @@ class GroupCommit:
             except Exception as error:  # what was written is written
                 _log.warning("segments of the journal are left for the next time: %s", error, exc_info=error)
         return bool(kept)
-
-    def _first_group(self) -> list[_Commit]:
-        group, num_bytes = self._queue[:1], self._queue[0].num_bytes
-        for commit in self._queue[1:]:
-            num_bytes += commit.num_bytes
-            if num_bytes > _MAX_GROUP_BYTES:
-                break
-            group.append(commit)
-        return group
 
     def _settle(self, commit: _Commit, error: Exception | None, now: float) -> _Commit | None:
         """Tell who waits for it what became of a commit; returns what has to be tried instead."""
@@ -285,10 +277,15 @@ class GroupCommit:
     def _write(self, group: Sequence[_Commit]) -> Sequence[Exception | None]:
         """What each of them failed with; a failure of the store is that of all."""
         try:
-            self._place([commit for commit in group if commit.steps is None])
+            for commit in group:
+                if commit.steps is None:  # bodies that do not belong into rows: each commit's apart, for its session
+                    places = self._segments.write(commit.bodies)
+                    ahead = iter(places)
+                    commit.steps = [step for change in commit.changes for step in steps_of(change, ahead)]
+                    commit.segments = {place.segment for place in places if place.segment is not None}
             try:
                 with self._database.transaction(_ATTEMPT_SECONDS) as connection:
-                    execute(connection, _steps(group))
+                    execute(connection, *(commit.steps or () for commit in group))
                 return [None] * len(group)
             except StorageError:
                 raise
@@ -299,14 +296,6 @@ class GroupCommit:
         except Exception as error:
             return [error] * len(group)
 
-    def _place(self, commits: Sequence[_Commit]) -> None:
-        """Write the bodies that do not belong into rows: each commit's apart, so that they go with its session."""
-        for commit in commits:
-            places = self._segments.write(commit.bodies)
-            ahead = iter(places)
-            commit.steps = [step for change in commit.changes for step in steps_of(change, ahead)]
-            commit.segments = {place.segment for place in places if place.segment is not None}
-
     def _write_each(self, group: Sequence[_Commit]) -> Sequence[Exception | None]:
         """The same in one transaction, without those that cannot be applied."""
         errors: list[Exception | None] = []
@@ -314,7 +303,7 @@ class GroupCommit:
             for commit in group:
                 try:
                     with connection.begin_nested():
-                        execute(connection, _steps([commit]))
+                        execute(connection, commit.steps or ())
                     errors.append(None)
                 except Exception as error:
                     is_its_own = isinstance(error, sa.exc.IntegrityError | sa.exc.DataError)
@@ -332,7 +321,3 @@ class GroupCommit:
     def _unnamed(self, names: set[str]) -> set[str]:
         with self._database.reading() as session:
             return names - set(session.scalars(NAMED_SEGMENTS))
-
-
-def _steps(commits: Iterable[_Commit]) -> list[Statement]:
-    return [step for commit in commits for step in commit.steps or ()]

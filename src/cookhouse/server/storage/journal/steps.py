@@ -19,7 +19,6 @@ from cookhouse.server.storage.journal.rows import (
     DropAnswers,
     DropEntry,
     EndSession,
-    Entry,
     FinishEntry,
     PutState,
     SetRunOrder,
@@ -69,7 +68,8 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Statement]:
     """What a change does, in order; `places` has those of its bodies next."""
     match change:
         case AddEntry(entry=entry, body=body):
-            return [Statement(_ADD_ENTRY, [_entry(entry) | _body_columns(body, next(places))])]
+            values = _summed(EntryRecord, entry) | _body_columns(body, next(places))
+            return [Statement(_ADD_ENTRY, [values | {"run_crc": order_sum(entry.request_id, entry.run_index)}])]
         case DropEntry(request_id=request_id, position=position):
             return [Statement(_DROP_ENTRY_AT, [{"of": request_id, "at": position}], deletes=True)]
         case AddSession(row=row):
@@ -111,27 +111,19 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Statement]:
             return [Statement(_SET_SAMPLER_FILE, [{"of": sampler_id, "has": has_file, "digests": sha256}])]
 
 
-def execute(connection: sa.Connection, steps: Sequence[Statement]) -> None:
+def execute(connection: sa.Connection, *steps: Sequence[Statement]) -> None:
     """Run steps in order; those that follow one another with the same statement at once."""
-    for _, run in itertools.groupby(steps, key=lambda step: id(step.statement)):
+    for _, run in itertools.groupby(itertools.chain(*steps), key=lambda step: id(step.statement)):
         same = list(run)
         values = [each for step in same for each in step.values]
         if values:
             connection.execute(same[0].statement, values)
 
 
-def _plain(row: object) -> dict[str, Any]:
-    """Not `asdict`, which copies what the JSON columns hold."""
-    return {field.name: getattr(row, field.name) for field in fields(row)}  # type: ignore[arg-type]
-
-
-def _summed(record: type[Base], row: object) -> dict[str, Any]:
-    values = _plain(row)
+def _summed(record: type[Base], row: Any) -> dict[str, Any]:
+    # `asdict` would copy what the JSON columns hold.
+    values = {field.name: getattr(row, field.name) for field in fields(row)}
     return values | row_sum(record, values)
-
-
-def _entry(entry: Entry) -> dict[str, Any]:
-    return _summed(EntryRecord, entry) | {"run_crc": order_sum(entry.request_id, entry.run_index)}
 
 
 def _answer(answer: Answer, place: Place) -> Values:

@@ -113,11 +113,6 @@ def add_new(session: Session, row: SessionRow | RunRow | SamplerRow | RecordingR
 
 
 def _crc(*values: Any) -> int:
-    return zlib.crc32(to_json([_plain(value) for value in values]).encode())
-
-
-def _plain(value: Any) -> Any:
-    """As every database gives it back: a number may be an integer or not."""
-    if isinstance(value, bytes):
-        return zlib.crc32(value)
-    return float(value).hex() if isinstance(value, int | float) else value
+    # As every database gives it back: a number may be an integer or not.
+    numbers = [float(value).hex() if isinstance(value, int | float) else value for value in values]
+    return zlib.crc32(to_json([zlib.crc32(one) if isinstance(one, bytes) else one for one in numbers]).encode())

@@ -1,12 +1,21 @@
-"""Latencies of requests until their answers begin, by route."""
+"""Middleware around all routes: guards, and the time until each answer begins.
+
+Guards refuse requests whose length, or whose host, can be read in two ways. What this server takes for one request, a
+proxy before it may take for two. A stranger's page may ask for this machine by another name, which leads here (DNS
+rebinding).
+"""
 
 import time
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cookhouse.server.refusals import WrongHostError, status_of
 
 WINDOW_SECONDS = 300.0
 _MAX_ANSWERS = 1000
@@ -44,10 +53,14 @@ class Latencies:
     def __init__(self) -> None:
         self._answers: dict[str, deque[Answered]] = {}
 
-    def add(self, route: str, answered: Answered) -> None:
+    def add(self, route: str, began_at: float, status: int) -> None:
+        """Add an answer that begins now, to a request that came at `began_at` by `time.monotonic`."""
+        if status == _GONE:
+            return
+        now = time.monotonic()
         if route not in self._answers:
             self._answers[route] = deque(maxlen=_MAX_ANSWERS)
-        self._answers[route].append(answered)
+        self._answers[route].append(Answered(now, now - began_at, status))
 
     def times(self) -> list[RouteTimes]:
         """By route, the most asked first. From any thread."""
@@ -76,24 +89,18 @@ class Timed:
             return
         began_at, is_begun = time.monotonic(), False
 
-        def note(status: int) -> None:
-            nonlocal is_begun
-            is_begun = True
-            if status != _GONE:
-                now = time.monotonic()
-                route = self._routes.get(scope.get("endpoint"), _OTHER)
-                self._latencies.add(route, Answered(now, now - began_at, status))
-
         async def timed_send(message: Message) -> None:
+            nonlocal is_begun
             if message["type"] == "http.response.start":
-                note(message["status"])
+                is_begun = True
+                self._latencies.add(self._routes.get(scope.get("endpoint"), _OTHER), began_at, message["status"])
             await send(message)
 
         try:
             await self._app(scope, receive, timed_send)
         except Exception:  # of any kind: it is counted, and raised again
             if not is_begun:  # whoever stands around this answers
-                note(500)
+                self._latencies.add(self._routes.get(scope.get("endpoint"), _OTHER), began_at, 500)
             raise
 
 
@@ -121,3 +128,40 @@ def _times(route: str, answers: list[Answered]) -> RouteTimes:
 def _quantile(ordered: list[float], share: float) -> float:
     """The smallest value that so large a share of them does not exceed."""
     return ordered[max(0, -(-len(ordered) * round(share * 100) // 100) - 1)]
+
+
+_LENGTHS = {b"content-length", b"transfer-encoding"}
+_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Guard:
+    """Refuses a request with Content-Length beside Transfer-Encoding (RFC 9112, 6.1), and one for another host; the
+    connection is closed.
+    """
+
+    def __init__(self, app: ASGIApp, *, is_loopback: bool) -> None:
+        """`is_loopback`: only programs of this machine can reach the server, and name it as such. A request without a
+        Host is of no browser, and passes.
+        """
+        self._app = app
+        self._is_loopback = is_loopback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._app
+        if scope["type"] == "http":
+            host = Headers(scope=scope).get("host") if self._is_loopback else None
+            name = host if host is None or host.endswith("]") else host.rpartition(":")[0] or host
+            if host is not None and name is not None and name.lower() not in _NAMES:
+                answer = _refusal(host)
+            elif {header for header, _ in scope["headers"]} >= _LENGTHS:
+                detail = "the request has Content-Length and Transfer-Encoding; send one of them"
+                answer = JSONResponse({"detail": detail}, status_code=400, headers={"Connection": "close"})
+        await answer(scope, receive, send)
+
+
+def _refusal(host: str) -> JSONResponse:
+    error = WrongHostError(
+        f"this server listens on loopback, and is asked for {', '.join(_NAMES[:-1])} or {_NAMES[-1]}, not for "
+        f"{host[:200]!r}; a proxy before it has to send one of these as Host"
+    )
+    return JSONResponse({"detail": str(error)}, status_code=status_of(error), headers={"Connection": "close"})
