@@ -160,7 +160,7 @@ def test_a_poll_that_is_open_counts_as_heard_of(server: Server, engine: HeldEngi
     polling = threading.Thread(target=lambda: answers.append(server.result(request_id).status_code))
     polling.start()
     (session,) = server.host.service.sessions
-    wait_until(lambda: session.session_id in server.host.service.sessions.hearing._num_polls)
+    wait_until(lambda: session.session_id in server.host.service.sessions._num_polls)
     session.outlasting = frozenset()
     fall_silent(server, session_id, 301)
     engine.free.set()
@@ -176,10 +176,10 @@ def test_a_body_on_its_way_counts_as_heard_of(server: Server) -> None:
     head = f"POST /api/v1/optim_step HTTP/1.1\r\nhost: {host}:{port}\r\nx-api-key: {KEY}\r\ncontent-length: 99\r\n\r\n"
     with socket.create_connection((host, int(port))) as client:
         client.sendall(head.encode() + b'{"model_id"')
-        wait_until(lambda: server.host.service.sessions.hearing._bodies)
+        wait_until(lambda: server.host.service.sessions._arriving)
         fall_silent(server, session_id, 301)
         assert server.host.service.sessions.has(session_id)
-    wait_until(lambda: not server.host.service.sessions.hearing._bodies)
+    wait_until(lambda: not server.host.service.sessions._arriving)
     fall_silent(server, session_id, 301)
     assert not server.host.service.sessions.has(session_id)
 

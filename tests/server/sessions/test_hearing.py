@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cookhouse.server.sessions.sessions import Hearing, Sessions
+from cookhouse.server.access.bodies import HeldBytes, Lease
+from cookhouse.server.sessions.sessions import Sessions
 
 
 class Clock:
@@ -29,10 +30,10 @@ def silent_seconds(clock: Clock) -> Callable[..., float]:
     def play(*gaps: float) -> float:
         sessions = Sessions()
         session, _ = sessions.begin("owner", None)
-        sessions.hearing.look(1.0)
+        sessions.look(1.0)
         for gap in gaps:
             clock.now += gap
-            sessions.hearing.look(1.0)
+            sessions.look(1.0)
         return sessions.silent_seconds(session)
 
     return play
@@ -57,22 +58,26 @@ def test_a_look_that_comes_late_starts_the_clocks_anew(
 
 def test_a_body_that_does_not_move_counts_no_longer(clock: Clock) -> None:
     """Would catch a session that lives for ever by half a body whose sender lost its power."""
-    heard = Hearing()
-    with heard.receiving("owner") as on_part:
-        clock.now += 200
-        assert heard.silent_seconds("any", "owner", heard_at=0.0) == 200
-        assert heard.silent_seconds("any", "another", heard_at=0.0) == 1200
-        on_part()
+    sessions, began_at = Sessions(), clock.now
+    (mine, _), (other, _) = sessions.begin("owner", None), sessions.begin("another", None)
+    lease = Lease(HeldBytes(max_bytes=1, max_owner_bytes=1), "owner", last_part_at=began_at + 200)
+    clock.now += 400
+    with sessions.receiving(lease):
+        assert (sessions.silent_seconds(mine), sessions.silent_seconds(other)) == (200, 400)
+        lease.last_part_at = clock.now
         clock.now += 10
-        assert heard.silent_seconds("any", "owner", heard_at=0.0) == 10
-    assert heard.silent_seconds("any", "owner", heard_at=0.0) == 1210
+        assert sessions.silent_seconds(mine) == 10
+    assert sessions.silent_seconds(mine) == 410
 
 
 def test_polls_are_counted(clock: Clock) -> None:
     """Would catch the end of one of two polls that is taken for that of both."""
-    heard = Hearing()
-    with heard.polling("one"):
-        with heard.polling("one"):
-            pass
-        assert heard.silent_seconds("one", "owner", heard_at=0.0) == 0
-    assert heard.silent_seconds("one", "owner", heard_at=0.0) == clock.now
+    sessions = Sessions()
+    session, _ = sessions.begin("owner", None)
+    with sessions.polling(session.session_id):
+        with sessions.polling(session.session_id):
+            clock.now += 5
+        clock.now += 5
+        assert sessions.silent_seconds(session) == 0
+    clock.now += 5
+    assert sessions.silent_seconds(session) == 5

@@ -1,19 +1,98 @@
-"""Request bodies: bounded while they arrive, and when they are decompressed."""
+"""Request bodies: bounded while they arrive, and when they are decompressed, by what their tenant holds already.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Bytes are held of bodies while they are read, and of requests, as arrays, until they are answered.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import zstandard
 from starlette.requests import Request
 
 from cookhouse.errors import InputError
-from cookhouse.server.refusals import TooLargeError
+from cookhouse.server.refusals import BusyError, TooLargeError
 
 _MAX_ZSTD_WINDOW_BYTES = 32 * 2**20
 _CHUNK_BYTES = 2**18
+_OWN_PART = 8
+"""One in so many of the bytes of a tenant are its own: no other can take them."""
 
 Count = Callable[[bytes], None]
 """Told of the bytes of a body in order; raises where they are of too much."""
+
+
+class HeldBytes:
+    """Bytes by owner. Lives on the event loop.
+
+    An owner holds at most `max_owner_bytes`, all together `max_bytes`, and beyond the latter each its own part. One
+    that holds nothing may always begin.
+    """
+
+    def __init__(self, *, max_bytes: int, max_owner_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._max_owner_bytes = max_owner_bytes
+        self._by_owner: Counter[str] = Counter()
+
+    @property
+    def by_owner(self) -> Mapping[str, int]:
+        return dict(self._by_owner)
+
+    def take(self, owner: str, num_bytes: int) -> None:
+        """Hold more.
+
+        Raises:
+            BusyError: the owner holds too much, or all together do; nothing was taken.
+        """
+        mine, all_bytes = self._by_owner[owner], self._by_owner.total()
+        if mine and mine + num_bytes > self._max_owner_bytes:
+            raise BusyError(
+                f"{mine} bytes of your requests wait, of at most {self._max_owner_bytes}; send more when some are done"
+            )
+        is_own = not mine or mine + num_bytes <= self._max_owner_bytes // _OWN_PART
+        if not is_own and all_bytes + num_bytes > self.max_bytes:
+            raise BusyError(f"{all_bytes} bytes of all tenants' requests wait; send more when some are done")
+        self._by_owner[owner] += num_bytes
+
+    def take_anyway(self, owner: str, num_bytes: int) -> None:
+        """Hold more, of what was accepted before."""
+        self._by_owner[owner] += num_bytes
+
+    def give_back(self, owner: str, num_bytes: int) -> None:
+        """Hold less."""
+        left = self._by_owner[owner] - num_bytes
+        assert left >= 0
+        if left:
+            self._by_owner[owner] = left
+        else:
+            del self._by_owner[owner]
+
+    @contextmanager
+    def lease(self, owner: str) -> Iterator["Lease"]:
+        """What a body takes in the block is given back at its end."""
+        lease = Lease(self, owner)
+        try:
+            yield lease
+        finally:
+            self.give_back(owner, lease.num_bytes)
+
+
+@dataclass(slots=True)
+class Lease:
+    """Bytes that one body holds."""
+
+    held: HeldBytes
+    owner: str
+    num_bytes: int = 0
+    last_part_at: float = field(default_factory=time.monotonic)
+    """When something of the body came last."""
+
+    def take(self, num_bytes: int) -> None:
+        """Hold more. Raises as `HeldBytes.take`."""
+        self.held.take(self.owner, num_bytes)
+        self.num_bytes += num_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +129,11 @@ class Body:
             raise _no_zstd(error) from error
 
 
-async def read_body(
-    request: Request,
-    take: Callable[[int], None],
-    *,
-    max_bytes: int,
-    max_decoded_bytes: int,
-    on_part: Callable[[], None] = lambda: None,
-) -> Body:
-    """The body of a request; `take` is called with the bytes that it is going to hold, and may refuse them, and
-    `on_part` for each part that has come.
+async def read_body(request: Request, lease: Lease, *, max_bytes: int, max_decoded_bytes: int) -> Body:
+    """The body of a request, whose bytes are taken by a lease.
 
     Raises:
+        BusyError: the tenant holds too much.
         TooLargeError: it is over a limit; found from its declared length where there is one, else while it arrives.
         InputError: it is not what its headers say.
     """
@@ -70,19 +142,19 @@ async def read_body(
     if declared.isdigit():
         if int(declared) > max_bytes:
             raise _too_large(int(declared), max_bytes)
-        take(num_taken := int(declared))
+        lease.take(num_taken := int(declared))
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
-        on_part()
+        lease.last_part_at = time.monotonic()
         if len(data) > max_bytes:
             raise _too_large(len(data), max_bytes)
         if len(data) > num_taken:
-            take(len(data) - num_taken)
+            lease.take(len(data) - num_taken)
             num_taken = len(data)
     body = body_of(data, request.headers.get("content-encoding", ""), max_decoded_bytes)
     if body.encoding:
-        take(body.num_bytes)
+        lease.take(body.num_bytes)
     return body
 
 

@@ -57,15 +57,15 @@ class Sweeper:
 
     async def _look_forever(self) -> None:
         while True:
-            self._sessions.hearing.look(_LOOK_SECONDS)
+            self._sessions.look(_LOOK_SECONDS)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def sweep(self) -> None:
         """End silent sessions, delete expired checkpoints, write and forget what is due."""
-        self._sessions.hearing.look(_LOOK_SECONDS)
+        self._sessions.look(_LOOK_SECONDS)
         if self._ends_silent:
             await self._lifecycle.end_silent()
-        if time.monotonic() - self._sessions.hearing.awake_since > self._settings.result_seconds:
+        if time.monotonic() - self._sessions.awake_since > self._settings.result_seconds:
             self._requests.futures.sweep()
         self._requests.futures.forget_stored()
         self._requests.sampling.sweep()

@@ -28,6 +28,7 @@ from cookhouse.errors import InputError
 from cookhouse.losses.policy_losses import POLICY_LOSSES, STABLE_REINFORCE
 from cookhouse.naming import listed
 from cookhouse.server.requests.checkpoint_files import CheckpointFiles
+from cookhouse.server.requests.fair_lock import FairLock
 from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.plans import (
     Drawn,
@@ -40,7 +41,6 @@ from cookhouse.server.requests.plans import (
 )
 from cookhouse.server.requests.recordings import Recordings
 from cookhouse.server.sequencer.attempts import Attempt
-from cookhouse.server.sequencer.fairness import FairLock
 from cookhouse.server.sequencer.futures import PROTOBUF, Result
 from cookhouse.server.sessions.sessions import Model, Sessions
 from cookhouse.server.settings import Settings

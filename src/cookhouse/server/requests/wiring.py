@@ -4,6 +4,7 @@ from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.requests.completions.completions import Answers
 from cookhouse.server.requests.completions.weights import WeightNames
+from cookhouse.server.requests.fair_lock import FairLock
 from cookhouse.server.requests.intake import Intake
 from cookhouse.server.requests.metering import Metering
 from cookhouse.server.requests.offered_models import OfferedModels
@@ -12,7 +13,6 @@ from cookhouse.server.requests.sampling import SamplingRequests
 from cookhouse.server.requests.saving import SaveRequests
 from cookhouse.server.requests.training import TrainingRequests
 from cookhouse.server.requests.workers import WorkerRequests
-from cookhouse.server.sequencer.fairness import FairLock
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.settings import ServiceOptions

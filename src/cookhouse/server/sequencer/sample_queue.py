@@ -12,10 +12,10 @@ from functools import partial
 
 from cookhouse.engine.contract import Account, Output, Sample, SampleOutput, SampleRequest
 from cookhouse.errors import InputError
+from cookhouse.server.access.bodies import HeldBytes
 from cookhouse.server.pool.pending import forget_command
 from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import BusyError, LostError
-from cookhouse.server.sequencer.fairness import HeldBytes
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result, log_failure
 from cookhouse.server.sessions.sessions import SamplerWeights
 from cookhouse.server.settings import Settings

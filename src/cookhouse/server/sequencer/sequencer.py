@@ -21,12 +21,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from cookhouse.engine.contract import CanceledError, ModelCommand
 from cookhouse.errors import InputError
+from cookhouse.server.access.bodies import HeldBytes
 from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.pending import forget_command
 from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.refusals import BusyError, LostError, StorageError, message_of
 from cookhouse.server.sequencer.attempts import Attempt, Retries
-from cookhouse.server.sequencer.fairness import HeldBytes
 from cookhouse.server.sequencer.futures import Future, Futures, Result, log_failure
 from cookhouse.server.sequencer.order import ModelOrder, Ready, SeenIds
 from cookhouse.server.sequencer.queues import History, Job, Queue, QueueLength

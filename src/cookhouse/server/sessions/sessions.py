@@ -8,12 +8,14 @@ import asyncio
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import ServiceError
+from cookhouse.server.access.bodies import Lease
 from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
 
 _SHARED = "shared-"
@@ -153,64 +155,6 @@ class Session:
         return [sampler.snapshot for sampler in self.samplers.values() if sampler.snapshot is not None]
 
 
-class Hearing:
-    """For how long clients have said nothing: counted only while the server itself was awake.
-
-    a request, or a poll that is open      of its session
-    a body on its way                      of all sessions of its tenant: whose it is stands in it
-    the server wakes up                    of all sessions
-    """
-
-    def __init__(self) -> None:
-        self.awake_since = float("-inf")
-        """When it woke up last."""
-        self._due_at: float | None = None
-        self._num_polls: dict[str, int] = {}
-        """Of those that are open, by session."""
-        self._bodies: dict[object, tuple[str, float]] = {}
-        """Of those on their way, the tenant, and when something of it came last."""
-
-    def look(self, next_in_seconds: float) -> None:
-        """Note that the server is awake, which looks again in so many seconds."""
-        now = time.monotonic()
-        if self._due_at is not None and now - self._due_at > _LATE_SECONDS:
-            self.awake_since = now
-        self._due_at = now + next_in_seconds
-
-    @contextmanager
-    def polling(self, session_id: str) -> Iterator[None]:
-        """Within, a poll of a session's client is open."""
-        self._num_polls[session_id] = self._num_polls.get(session_id, 0) + 1
-        try:
-            yield
-        finally:
-            self._num_polls[session_id] -= 1
-            if not self._num_polls[session_id]:
-                del self._num_polls[session_id]
-
-    @contextmanager
-    def receiving(self, owner: str) -> Iterator[Callable[[], None]]:
-        """Within, a body of a tenant's is on its way; what it gives is called for each part that has come."""
-        body = object()
-
-        def note() -> None:
-            self._bodies[body] = owner, time.monotonic()
-
-        note()
-        try:
-            yield note
-        finally:
-            del self._bodies[body]
-
-    def silent_seconds(self, session_id: str, owner: str, heard_at: float) -> float:
-        """Since a session was heard of, which its own requests last did at `heard_at`."""
-        now = time.monotonic()
-        if session_id in self._num_polls:
-            return 0.0
-        bodies = (at for whose, at in self._bodies.values() if whose == owner)
-        return now - max(heard_at, self.awake_since, *bodies)
-
-
 class Sessions:
     """The live sessions. Every look-up asks whose they are; what belongs to another tenant does not exist."""
 
@@ -221,7 +165,13 @@ class Sessions:
         self._samplers: dict[str, Sampler] = {}
         self._by_idempotency_key: dict[tuple[str, str], Session] = {}
         self._is_unheard = False
-        self.hearing = Hearing()
+        self.awake_since = float("-inf")
+        """When the server woke up last."""
+        self._look_due_at: float | None = None
+        self._num_polls: Counter[str] = Counter()
+        """Of those that are open, by session."""
+        self._arriving: dict[int, Lease] = {}
+        """Bodies on their way: whose session each is of stands in it."""
         self._owners_aside: dict[str, str] = {}
         """Of sessions that are to be brought back, which has failed so far, by id."""
 
@@ -307,15 +257,38 @@ class Sessions:
     def polling(self, session_id: str) -> Iterator[None]:
         """Within, the client of a session waits for an answer: it is heard of all the while."""
         self.hear(session_id)
-        with self.hearing.polling(session_id):
-            try:
-                yield
-            finally:
-                self.hear(session_id)
+        self._num_polls[session_id] += 1
+        try:
+            yield
+        finally:
+            self._num_polls[session_id] -= 1
+            if not self._num_polls[session_id]:
+                del self._num_polls[session_id]
+            self.hear(session_id)
+
+    @contextmanager
+    def receiving(self, lease: Lease) -> Iterator[None]:
+        """Within, a body is on its way: each part of it is heard of all sessions of its tenant."""
+        self._arriving[id(lease)] = lease
+        try:
+            yield
+        finally:
+            del self._arriving[id(lease)]
+
+    def look(self, next_in_seconds: float) -> None:
+        """Note that the server is awake, which looks again in so many seconds. One that was not heard nobody."""
+        now = time.monotonic()
+        if self._look_due_at is not None and now - self._look_due_at > _LATE_SECONDS:
+            self.awake_since = now
+        self._look_due_at = now + next_in_seconds
 
     def silent_seconds(self, session: Session) -> float:
         """For how long nothing has been heard of a session, while this server was awake."""
-        return self.hearing.silent_seconds(session.session_id, session.owner, session.heard_at)
+        now = time.monotonic()
+        if session.session_id in self._num_polls:
+            return 0.0
+        parts = (lease.last_part_at for lease in self._arriving.values() if lease.owner == session.owner)
+        return now - max(session.heard_at, self.awake_since, *parts)
 
     @contextmanager
     def unheard(self) -> Iterator[None]:

@@ -69,13 +69,9 @@ async def training_body(
     """
     most = service.settings
     with service.sequencer.held.lease(owner) as lease:
-        with service.sessions.hearing.receiving(owner) as on_part:
+        with service.sessions.receiving(lease):
             body = await read_body(
-                request,
-                lease.take,
-                max_bytes=most.max_body_bytes,
-                max_decoded_bytes=most.max_decoded_bytes,
-                on_part=on_part,
+                request, lease, max_bytes=most.max_body_bytes, max_decoded_bytes=most.max_decoded_bytes
             )
         if service.placing is not None:  # what goes on to another server is decoded there
             begun = begun_training(body.beginning(_BEGINNING_BYTES))
@@ -123,8 +119,8 @@ async def read_content(request: Request, service: Service, owner: str, kind: typ
     """
     most = min(service.settings.max_json_bytes, service.settings.max_body_bytes)
     with service.sequencer.held.lease(owner) as lease:
-        with service.sessions.hearing.receiving(owner) as on_part:
-            body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most, on_part=on_part)
+        with service.sessions.receiving(lease):
+            body = await read_body(request, lease, max_bytes=most, max_decoded_bytes=most)
         try:
             content = await read_in_turn(
                 service,

@@ -14,7 +14,7 @@ from cookhouse.errors import InputError
 from cookhouse.server.requests.completions.chats import ChatFormats
 from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
-from cookhouse.server.sequencer.fairness import FairLock
+from cookhouse.server.requests.fair_lock import FairLock
 from cookhouse.server.sequencer.sample_queue import SampleQueue
 from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest, FieldError
 from cookhouse.server.wire.openai.fields import check_length, check_letters

@@ -1,7 +1,6 @@
 """Differences between databases, by backend."""
 
-import json
-from typing import Any, Protocol
+from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -56,11 +55,3 @@ class Backend(Protocol):
         whether these agree with the rows, without which rows are not found.
         """
         ...
-
-
-def to_json(value: Any) -> str:
-    """As clients are answered. Numbers that JSON does not have, which some databases refuse, become null."""
-    try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))

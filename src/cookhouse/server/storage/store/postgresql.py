@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.storage.store.backend import to_json
 from cookhouse.server.storage.store.failures import damaged, full, locked, unreachable, unusable
+from cookhouse.server.storage.store.row_sums import to_json
 
 _log = logging.getLogger(__name__)
 NOW = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)

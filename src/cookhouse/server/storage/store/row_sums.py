@@ -2,6 +2,7 @@
 which requests have run. Databases report a page that cannot be one, and not of a value that is another.
 """
 
+import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,7 +11,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cookhouse.server.storage.store.backend import to_json
 from cookhouse.server.storage.store.failures import damaged
 from cookhouse.server.storage.store.rows import FINISHED, CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
 from cookhouse.server.storage.store.tables import (
@@ -74,6 +74,14 @@ _FIXED: Mapping[type[Base], tuple[str, ...]] = {
         "sha256",
     ),
 }
+
+
+def to_json(value: Any) -> str:
+    """As clients are answered. Numbers that JSON does not have, which some databases refuse, become null."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))
 
 
 def row_sum(record: type[Base], values: Mapping[str, Any]) -> dict[str, int]:

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.storage.store.backend import to_json
 from cookhouse.server.storage.store.failures import damaged, failing, full, locked, unusable
 from cookhouse.server.storage.store.private import make_private
+from cookhouse.server.storage.store.row_sums import to_json
 
 _MAX_LOG_BYTES = 16 * 2**20
 """What the write-ahead log keeps of the disk once what is in it has gone into the database."""

@@ -51,7 +51,7 @@ async def content_of(request: Request, service: Service, owner: str, kind: type[
     """
     most = service.settings.max_answer_body_bytes
     with service.sequencer.held.lease(owner) as lease:
-        body = await read_body(request, lease.take, max_bytes=most, max_decoded_bytes=most)
+        body = await read_body(request, lease, max_bytes=most, max_decoded_bytes=most)
         return await read_in_turn(
             service, owner, body, lambda: kind.model_validate_json(body.read(ValueCounter().feed))
         )

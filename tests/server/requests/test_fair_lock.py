@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cookhouse.server.sequencer.fairness import FairLock
+from cookhouse.server.requests.fair_lock import FairLock
 
 
 async def begun(order: list[str], lock: FairLock, names: list[str]) -> list[asyncio.Task[None]]:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cookhouse.server.access.bodies import HeldBytes
 from cookhouse.server.refusals import BusyError
-from cookhouse.server.sequencer.fairness import HeldBytes
 
 
 def test_one_tenants_full_share_is_its_own_affair() -> None:
