@@ -90,7 +90,7 @@ def serving(folder: Path, error: Exception | None = None, *, every_step: bool = 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cookhouse.server.sequencer.attempts._AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr("cookhouse.server.sequencer.retries._AGAIN_SECONDS", 0.02)
 
 
 def between_tries(pool: Pool, model_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -112,7 +112,7 @@ def test_a_model_waits_for_what_it_lacks_and_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception, words: str
 ) -> None:
     """Would catch a drain, and a loss, that destroy a model since the others had no memory at the moment."""
-    caplog.set_level(logging.WARNING, "cookhouse.server.sequencer.attempts")
+    caplog.set_level(logging.WARNING, "cookhouse.server.sequencer.retries")
     with serving(tmp_path) as pool:
         model_id = pool.model(pool.session())
         expected = pool.step(pool.model(pool.session()), 1)

@@ -17,7 +17,6 @@ from typing import Any, Protocol, get_args
 
 from cookhouse.engine.contract import Command, Event, Failed, Failure, Lost, WorkerOptions
 from cookhouse.engine.transports.messages import MessageError, Pieces, Receiver, Sender, encode
-from cookhouse.engine.transports.outbox import Outbox
 
 _STDERR = 2
 _DEATH_SECONDS = 1.0
@@ -48,7 +47,10 @@ class Connected:
         self._receiver = Receiver(self._socket, waits=False)
         self._name = name
         self._worker = ""
-        self._outbox = Outbox()
+        self._events: list[Event] = []
+        self._has_events = asyncio.Event()
+        self._is_over = False
+        """Whether no more events will come."""
         self._ending: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -67,13 +69,18 @@ class Connected:
             try:
                 pieces += encode(command)
             except Exception as error:
-                self._outbox.put([Failed(command_id=command.command_id, failure=Failure.of(error))])
+                self._put(Failed(command_id=command.command_id, failure=Failure.of(error)))
         self._sender.send(pieces)
 
     async def events(self) -> Sequence[Event]:
         """See `Worker`. Always from the same event loop."""
-        self._listen()
-        return await self._outbox.take()
+        if self._ending is None:
+            self._listen()
+        await self._has_events.wait()
+        taken, self._events = self._events, []
+        if not self._is_over:
+            self._has_events.clear()
+        return taken
 
     async def close(self, seconds: float) -> bool:
         """See `Worker`. A process that has not ended by then is killed."""
@@ -108,7 +115,7 @@ class Connected:
                 if isinstance(message, Lost):
                     self._lose(message.reason, message.failure)
                 else:
-                    self._outbox.put([message])
+                    self._put(message)
             return
         except EOFError:
             pass
@@ -131,12 +138,18 @@ class Connected:
         if not self._is_closing:
             whose = f"{self._name}: " if self._name else ""
             self._lose(whose + (reason or _death(code)))
-        self._outbox.close()
+        self._is_over = True
+        self._has_events.set()
 
     def _lose(self, reason: str, failure: Failure | None = None) -> None:
         """Tell of its end, unless that has been told."""
-        self._outbox.put([Lost(worker=self._worker, reason=reason, failure=failure)])
-        self._outbox.close()
+        self._put(Lost(worker=self._worker, reason=reason, failure=failure))
+        self._is_over = True
+
+    def _put(self, event: Event) -> None:
+        if not self._is_over:
+            self._events.append(event)
+            self._has_events.set()
 
 
 def _death(code: int) -> str:

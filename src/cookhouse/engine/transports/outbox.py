@@ -43,4 +43,9 @@ class Outbox:
     def _notify(self) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.get_loop().is_closed():
-            waiter.get_loop().call_soon_threadsafe(lambda: waiter.done() or waiter.set_result(None))
+            waiter.get_loop().call_soon_threadsafe(_set, waiter)
+
+
+def _set(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -141,7 +141,9 @@ class _GuardedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._set_deadline(is_waiting=self.conn.their_state is h11.IDLE)
+        is_waiting = self.conn.their_state is h11.IDLE
+        if is_waiting != (self._late is not None):
+            self._set_deadline(is_waiting=is_waiting)
         if not self._is_known and self.headers is not None and self._has_key():
             self._is_known = True
             self._guard.know(self)

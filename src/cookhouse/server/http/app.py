@@ -20,7 +20,6 @@ from cookhouse.server.http.routes.openai import create_endpoint
 from cookhouse.server.http.routes.openai.routes import router as openai_router
 from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
-from cookhouse.server.sequencer.draining import Gate
 from cookhouse.server.service import Service
 from cookhouse.server.status import Metrics, ServerStatus, WorkerWatches
 
@@ -50,7 +49,7 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     watches = WorkerWatches(service.pool)
     app.state.status = ServerStatus(service, latencies, watches)
     app.state.metrics = Metrics(service, watches)
-    app.add_middleware(Gate, draining=service.draining)
+    app.add_middleware(service.draining.gate)
     app.add_middleware(Guard, is_loopback=is_loopback)
     page = page_routes(PAGE)
     app.add_middleware(

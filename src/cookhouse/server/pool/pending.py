@@ -12,15 +12,11 @@ from cookhouse.engine.contract import (
     Forget,
     NoMemoryError,
     Output,
-    Pass,
-    Sample,
     SampledSequence,
     SampleOutput,
 )
 
 OnTokens = Callable[[SampleOutput], None]
-_UNBOUNDED_TOKENS = 1024
-"""What a sample counts that names no `max_tokens`."""
 
 
 class StreamedTokens:
@@ -106,27 +102,6 @@ class PendingCommand:
         self.spent.clear()
         if self.streamed is not None:
             self.streamed.begin_again()
-
-    def end(self, outcome: Output | Exception) -> None:
-        """Answer, or fail, whoever waits for it."""
-        self.is_over = True
-        if self.answer.done():
-            return
-        if isinstance(outcome, Exception):
-            self.answer.set_exception(outcome)
-        else:
-            self.answer.set_result(outcome)
-
-
-def num_tokens(command: Command) -> int:
-    """What a command counts as when the load of workers is compared."""
-    match command:
-        case Pass(request=request):
-            return sum(datum.tokens_T.size for datum in request.data_D)
-        case Sample(request=request):
-            most = _UNBOUNDED_TOKENS if request.max_tokens is None else request.max_tokens
-            return int(request.prompt_T.size) + request.num_samples * most
-    return 0
 
 
 def forget_command(

@@ -300,19 +300,25 @@ class Pool:
         """Give the answer of a worker. What was to make a model has made it, or has failed: what waits behind it
         follows.
         """
-        self._pending.pop(pending.command.command_id, None)
         if pending.is_counted:
             self._meter.count(pending.spent)
         if isinstance(pending.command, Create | Load):
             for behind in self.placement.end_creations([pending.command.model_id]):
                 self.place(behind)
-        pending.end(outcome)
+        self.end(pending, outcome)
 
     def end(self, pending: PendingCommand, outcome: Output | Exception) -> None:
-        """Give the answer of what no worker does, or ends."""
-        if not pending.is_over:
-            self._pending.pop(pending.command.command_id, None)
-            pending.end(outcome)
+        """Answer, or fail, whoever waits for a command."""
+        if pending.is_over:
+            return
+        pending.is_over = True
+        self._pending.pop(pending.command.command_id, None)
+        if pending.answer.done():  # canceled
+            return
+        if isinstance(outcome, Exception):
+            pending.answer.set_exception(outcome)
+        else:
+            pending.answer.set_result(outcome)
 
     def _fail(self, worker: WorkerHandle, pending: PendingCommand, error: CookhouseError) -> None:
         command = pending.command

@@ -20,6 +20,8 @@ from cookhouse.engine.contract import (
     Logged,
     Lost,
     Output,
+    Pass,
+    Sample,
     Save,
     SaveSnapshot,
     Up,
@@ -30,7 +32,7 @@ from cookhouse.errors import CookhouseError
 from cookhouse.server.pool.leftovers import delete_written
 from cookhouse.server.pool.life import WorkerLife
 from cookhouse.server.pool.memory import WorkerMemory
-from cookhouse.server.pool.pending import PendingCommand, num_tokens
+from cookhouse.server.pool.pending import PendingCommand
 from cookhouse.server.pool.plans import WorkerPlan
 from cookhouse.server.refusals import LostError, error_of
 
@@ -42,6 +44,9 @@ _STEADY_SECONDS = 120.0
 """After a loss, before models that others train come to the next worker: it may end as well."""
 _END_SECONDS = 1.0
 """For one that was lost to end, which it does by itself; what then still holds its place is killed."""
+
+_UNBOUNDED_TOKENS = 1024
+"""What a sample counts that names no `max_tokens`."""
 
 MakeWorker = Callable[[WorkerPlan], Worker]
 
@@ -305,3 +310,14 @@ class WorkerHandle:
 def words_of(error: Exception) -> str:
     """Why a worker could not be started."""
     return f"{error}" if isinstance(error, CookhouseError) else f"{type(error).__name__}: {error}"
+
+
+def num_tokens(command: Command) -> int:
+    """What a command counts as when the load of workers is compared."""
+    match command:
+        case Pass(request=request):
+            return sum(datum.tokens_T.size for datum in request.data_D)
+        case Sample(request=request):
+            most = _UNBOUNDED_TOKENS if request.max_tokens is None else request.max_tokens
+            return int(request.prompt_T.size) + request.num_samples * most
+    return 0

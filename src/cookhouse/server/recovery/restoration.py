@@ -13,13 +13,11 @@ from cookhouse.engine.contract import DamagedError, Load, LoraSpec
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import StorageBusyError, message_of
-from cookhouse.server.requests.intake import Intake
+from cookhouse.server.requests.intake import Intake, creation_id_of, identity_of
 from cookhouse.server.requests.offered_models import OfferedModels
-from cookhouse.server.requests.plans import creation_id_of, identity_of
-from cookhouse.server.sequencer.attempts import Attempt
 from cookhouse.server.sequencer.futures import Future, Futures, Result
 from cookhouse.server.sequencer.order import SeenIds
-from cookhouse.server.sequencer.queues import History, Job
+from cookhouse.server.sequencer.queues import Attempt, History, Job
 from cookhouse.server.sequencer.sequencer import Sequencer
 from cookhouse.server.sessions.sessions import Model, Sampler, SamplerWeights, Session, Sessions
 from cookhouse.server.storage.journal import Answer, DamagedBodyError, Entry, Journal, State

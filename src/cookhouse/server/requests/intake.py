@@ -1,5 +1,7 @@
 """Intake of requests that change models: each is read, planned, written to the journal, and queued.
 
+A plan has the work of a request, and the id that every copy of it has.
+
 route ── content ──► draw ──► plan ── known? ──► the id of the first copy
                                └─ room? ──► journal ── on the disk ──► future, queue ──► request id
 journal ── body ──► content ──► plan ──► run again, as it was drawn
@@ -8,27 +10,98 @@ A duplicate that comes while the first copy is being written waits for it.
 """
 
 import asyncio
+import hashlib
 import logging
+import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinker import types
-
+from cookhouse.engine.contract import Account
 from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import body_of
 from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
-from cookhouse.server.requests.plans import Drawn, RequestPlan, draw
-from cookhouse.server.requests.saving import SaveRequests
-from cookhouse.server.requests.training import TrainingRequests
-from cookhouse.server.sequencer.attempts import Attempt
-from cookhouse.server.sequencer.futures import Future, Futures, Result
-from cookhouse.server.sequencer.queues import LOAD, Job
+from cookhouse.server.sequencer.futures import TRAIN_PREFIX, Future, Futures, Result
+from cookhouse.server.sequencer.queues import Attempt, Job, Run
 from cookhouse.server.sequencer.sequencer import Sequencer
-from cookhouse.server.sessions.sessions import Sessions
-from cookhouse.server.settings import Settings
-from cookhouse.server.storage.journal import AddEntry, DropEntry, Entry, Journal
+from cookhouse.server.sessions.sessions import Model, Sessions, part_of
+from cookhouse.server.storage.journal import AddEntry, Change, DropEntry, Entry, Journal
+
+Drawn = Mapping[str, Any]
+"""What the server drew for a request when it accepted it, as JSON: a replay has the same."""
+
+
+def draw() -> dict[str, Any]:
+    """An id, a seed and the time, for any request."""
+    return {"id": uuid.uuid4().hex, "seed": secrets.randbits(31), "at": time.time()}
+
+
+def request_id_of(model_id: str, name: int | str | None) -> str:
+    """The id of a model's request, by its `seq_id` or what it is: every copy of it has the same. None: a new one."""
+    prefix = TRAIN_PREFIX + part_of(model_id.partition(":")[0])
+    if name is None:
+        return prefix + secrets.token_hex(12)
+    return prefix + hashlib.sha256(f"{model_id} {name}".encode()).hexdigest()[:24]
+
+
+def creation_id_of(model_id: str) -> str:
+    """The id of the request that makes a model."""
+    return request_id_of(model_id, "creation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPlan:
+    """The work of an accepted request."""
+
+    model: Model
+    request_id: str
+    seq_id: int | None
+    run: Run
+    num_bytes: int = 0
+    """Of its arrays."""
+    is_creation: bool = False
+    """Whether it makes the model: before all others."""
+    changes_model: bool = True
+    """Whether later requests depend on it."""
+    rows: Sequence[Change] = ()
+    """To be written with it."""
+    on_accepted: Callable[[], None] | None = None
+    """Called before it is queued."""
+
+
+def plan_of(model: Model, seq_id: int | None, run: Run, **options: Any) -> RequestPlan:
+    """A plan for a model that there is; for `options` see `RequestPlan`.
+
+    Raises:
+        InputError: the `seq_id` cannot be one.
+    """
+    if seq_id is not None:
+        check_seq_id("seq_id", seq_id)
+    return RequestPlan(model=model, request_id=request_id_of(model.model_id, seq_id), seq_id=seq_id, run=run, **options)
+
+
+def refusal_of(model: Model, seq_id: int | None, error: InputError) -> RequestPlan:
+    """A request that fails in its turn, and does nothing."""
+
+    async def run(_attempt: Attempt) -> Result:
+        raise error
+
+    return plan_of(model, seq_id, run, changes_model=False)
+
+
+def identity_of(model: Model) -> dict[str, Any]:
+    """An id of the command's own, the model's, and whose it is."""
+    account = Account(model.owner, model.session_id)
+    return {"command_id": uuid.uuid4().hex, "account": account, "model_id": model.model_id}
+
+
+def check_seq_id(name: str, number: int) -> None:
+    """Refuse a number that a database has no room for."""
+    if not 0 <= number < 2**63:
+        raise InputError(f"{name} is {number}; allowed are 0 to 2^63 - 1")
+
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
@@ -49,7 +122,9 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
+class Kind:
+    """A kind of request that changes a model."""
+
     read: Read
     plan: Callable[[str, Any, Drawn], RequestPlan]
     find: Callable[[str, Any], Awaitable[Mapping[str, Any]]] | None = None
@@ -64,30 +139,17 @@ class Intake:
         *,
         futures: Futures,
         journal: Journal | None,
-        saving: SaveRequests,
+        kinds: Mapping[str, Kind],
+        max_decoded_bytes: int,
         sequencer: Sequencer,
         sessions: Sessions,
-        settings: Settings,
-        training: TrainingRequests,
     ) -> None:
         self._futures = futures
         self._journal = journal
         self._sequencer = sequencer
         self._sessions = sessions
-        self._max_decoded_bytes = settings.max_decoded_bytes
-        self._kinds: Mapping[str, _Kind] = {
-            "create_model": _Kind(
-                read=_json(types.CreateModelRequest), plan=training.create_model, find=training.needed
-            ),
-            LOAD: _Kind(read=_json(types.LoadWeightsRequest), plan=training.load_weights, find=training.found),
-            "forward_backward": _Kind(read=training.read_pass, plan=training.forward_backward, find=training.refusal),
-            "optim_step": _Kind(read=_json(types.OptimStepRequest), plan=training.optim_step),
-            "save_weights": _Kind(read=_json(types.SaveWeightsRequest), plan=saving.save_state),
-            "save_weights_for_sampler": _Kind(
-                read=_json(types.SaveWeightsForSamplerRequest), plan=saving.save_for_sampler
-            ),
-            "save_weights_external": _Kind(read=_json(types.SaveWeightsExternalRequest), plan=saving.save_external),
-        }
+        self._kinds = kinds
+        self._max_decoded_bytes = max_decoded_bytes
         self._next_position = 0
         self._accepting: dict[str, asyncio.Task[None]] = {}
         """By request."""
@@ -114,7 +176,11 @@ class Intake:
         self._heard_at[model_id] = time.time()
         accepting = self._accepting.get(request_id)
         if accepting is None:
-            if self._is_known(plan):
+            if plan.is_creation:
+                is_known = bool(plan.model.creation)
+            else:
+                is_known = self._sequencer.has_seen(plan.model, request_id, plan.seq_id)
+            if is_known:
                 return request_id, model_id
             self._sequencer.admit(plan.model, plan.num_bytes)
             accepting = asyncio.ensure_future(self._accept(plan, arrived, drawn))
@@ -122,12 +188,6 @@ class Intake:
             accepting.add_done_callback(lambda _: self._accepting.pop(request_id))
         await asyncio.shield(accepting)
         return request_id, model_id
-
-    def _is_known(self, plan: RequestPlan) -> bool:
-        if plan.is_creation:
-            return bool(plan.model.creation)
-        has_answer = self._futures.peek(plan.request_id) is not None  # `seen` lacks some that ran before a restart
-        return has_answer or (plan.seq_id is not None and self._sequencer.has_seen(plan.model, plan.seq_id))
 
     async def _accept(self, plan: RequestPlan, arrived: Arrived, drawn: Drawn) -> None:
         model, entry = plan.model, None
@@ -210,10 +270,3 @@ class Intake:
         """When each model was last heard of, since the previous call."""
         taken, self._heard_at = self._heard_at, {}
         return taken
-
-
-def _json(kind: Any) -> Read:
-    async def read(_owner: str, body: bytes | bytearray) -> Any:
-        return kind.model_validate_json(bytes(body))
-
-    return read

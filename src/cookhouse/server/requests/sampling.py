@@ -18,8 +18,8 @@ from cookhouse.errors import InputError
 from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.requests.checkpoint_files import CheckpointFiles
+from cookhouse.server.requests.intake import check_seq_id
 from cookhouse.server.requests.offered_models import OfferedModels
-from cookhouse.server.requests.plans import check_seq_id
 from cookhouse.server.requests.recordings import Recordings, sequence_ids
 from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.sequencer.sequencer import Sequencer

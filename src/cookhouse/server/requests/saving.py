@@ -16,8 +16,7 @@ from cookhouse.engine.contract import Form, Publish, Save
 from cookhouse.errors import InputError
 from cookhouse.models.names import plain_name
 from cookhouse.server.refusals import DiskError
-from cookhouse.server.requests.offered_models import OfferedModels
-from cookhouse.server.requests.plans import (
+from cookhouse.server.requests.intake import (
     Drawn,
     RequestPlan,
     check_seq_id,
@@ -26,8 +25,9 @@ from cookhouse.server.requests.plans import (
     refusal_of,
     request_id_of,
 )
-from cookhouse.server.sequencer.attempts import Attempt
+from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.sequencer.futures import Result
+from cookhouse.server.sequencer.queues import Attempt
 from cookhouse.server.sessions.sessions import Model, Sampler, SamplerWeights, Sessions
 from cookhouse.server.storage.checkpoints.checkpoint import NewCheckpoint, check_name, unwritten
 from cookhouse.server.storage.checkpoints.encryption import Recipients, parse_recipients

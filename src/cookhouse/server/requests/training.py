@@ -29,8 +29,7 @@ from cookhouse.losses.policy_losses import POLICY_LOSSES, STABLE_REINFORCE
 from cookhouse.naming import listed
 from cookhouse.server.requests.checkpoint_files import CheckpointFiles
 from cookhouse.server.requests.fair_lock import FairLock
-from cookhouse.server.requests.offered_models import OfferedModels
-from cookhouse.server.requests.plans import (
+from cookhouse.server.requests.intake import (
     Drawn,
     RequestPlan,
     check_seq_id,
@@ -39,9 +38,10 @@ from cookhouse.server.requests.plans import (
     refusal_of,
     request_id_of,
 )
+from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.recordings import Recordings
-from cookhouse.server.sequencer.attempts import Attempt
 from cookhouse.server.sequencer.futures import PROTOBUF, Result
+from cookhouse.server.sequencer.queues import Attempt
 from cookhouse.server.sessions.sessions import Model, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint

@@ -1,6 +1,6 @@
 """Draining of a server, in its last seconds: what it has accepted is answered, and it accepts nothing more.
 
-    begin ──► changes of state wait at the `Gate` ──► `done`: all is answered and fetched, or time is up ──► end ──► 503
+    begin ──► changes of state wait at the gate ──► `done`: all is answered and fetched, or time is up ──► end ──► 503
               results, heartbeats and reads go on
 
 A request is held rather than refused at once, since the SDK waits longer after each refusal: held until the end, it is
@@ -9,8 +9,8 @@ goes on to another at once, or back to the one that sent it. What is for this se
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -79,48 +79,35 @@ class Draining:
         self.begin()
         self._over.set()
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """A request that changes state is being answered."""
-        self._num_entered += 1
-        try:
-            yield
-        finally:
-            self._num_entered -= 1
+    def gate(self, app: ASGIApp) -> ASGIApp:
+        """Middleware in which requests that change state wait while the server drains."""
 
-    async def hold(self) -> None:
-        """Wait until the server ends, or for long enough."""
-        try:
+        async def enter(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http" or not changes_state(scope["method"], scope["path"]):
+                await app(scope, receive, send)
+            elif self.is_begun:
+                await (await self._answer(scope, receive))(scope, receive, send)
+            else:
+                self._num_entered += 1
+                try:
+                    await app(scope, receive, send)
+                finally:
+                    self._num_entered -= 1
+
+        return enter
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        """The answer to a request that is not let in: another server's, or, once it has waited, a refusal."""
+        if is_of_workers(scope["path"]):
+            return JSONResponse({"detail": "the server is stopping, and its workers with it"}, status_code=503)
+        answer = None if self.send_on is None else await self.send_on(Request(scope, receive))
+        if answer is not None:
+            return answer
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), self._hold_seconds)
-        except TimeoutError:
-            return
-
-
-class Gate:
-    """Where requests that change state wait while the server drains."""
-
-    def __init__(self, app: ASGIApp, draining: Draining) -> None:
-        self._app = app
-        self._draining = draining
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not changes_state(scope["method"], scope["path"]):
-            await self._app(scope, receive, send)
-        elif self._draining.is_begun and is_of_workers(scope["path"]):
-            detail = "the server is stopping, and its workers with it"
-            await JSONResponse({"detail": detail}, status_code=503)(scope, receive, send)
-        elif self._draining.is_begun:
-            answer = None if self._draining.send_on is None else await self._draining.send_on(Request(scope, receive))
-            if answer is not None:
-                await answer(scope, receive, send)
-                return
-            await self._draining.hold()
-            detail = "the server is stopping and accepts nothing more; send it again to the next one"
-            headers = {"Retry-After": "1", "Connection": "close"}
-            await JSONResponse({"detail": detail}, status_code=503, headers=headers)(scope, receive, send)
-        else:
-            with self._draining.entered():
-                await self._app(scope, receive, send)
+        detail = "the server is stopping and accepts nothing more; send it again to the next one"
+        headers = {"Retry-After": "1", "Connection": "close"}
+        return JSONResponse({"detail": detail}, status_code=503, headers=headers)
 
 
 async def _until(is_so: Callable[[], bool], deadline: float) -> bool:

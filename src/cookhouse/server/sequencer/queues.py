@@ -2,12 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from cookhouse.server.sequencer.attempts import Run
-from cookhouse.server.sequencer.futures import Future
+from cookhouse.engine.contract import Amount, Create, Load, ModelCommand, Output
+from cookhouse.errors import InputError
+from cookhouse.server.pool.pool import Pool
+from cookhouse.server.refusals import LostError
+from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.sequencer.order import ModelOrder, SeenIds
+from cookhouse.server.sequencer.retries import Retries
 from cookhouse.server.sessions.sessions import Model, SamplerWeights
 from cookhouse.server.storage.journal import Entry, State
 
@@ -130,6 +134,59 @@ class History:
             return
         self.busy_seconds += max(0.0, answered_at - max(sent_at, self.busy_to))
         self.busy_to = max(self.busy_to, answered_at)
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """At one request, whose turn it is: from `send` on, the next request of the model has its own."""
+
+    pool: Pool
+    model: Model
+    retries: Retries | None
+    """Of a model that must come back; None: what cannot be made now fails."""
+    is_current: Callable[[], bool]
+    """Whether the worker at which the attempt is made has not been lost since."""
+    on_sent: Callable[[ModelCommand], None]
+    """Ends the turn; may send more before."""
+    sent_at: float | None = None
+    answered_at: float | None = None
+    """When the worker was done with it; on the clock of `time.monotonic`."""
+    spent: list[Amount] = field(default_factory=list)
+    """What the worker used for it."""
+
+    async def send(self, command: ModelCommand) -> Output:
+        """Submit the command, and wait for its answer.
+
+        Raises:
+            InputError: the caller is to blame, or the model's session has ended.
+            ServiceError: the engine failed, or was lost.
+        """
+        self._check()
+        if self.retries is not None and isinstance(command, Create | Load):
+            # The next one of the model has its turn once there is a model: it may take long.
+            output = await self.retries.send(command, self._check, self.spent)
+            self.sent_at = self.answered_at = time.monotonic()
+            self.on_sent(command)
+            return output
+        self.sent_at = time.monotonic()
+        answer = self.pool.send(command, spent=self.spent)
+        self.on_sent(command)
+        output = await answer
+        self.answered_at = time.monotonic()
+        return output
+
+    def _check(self) -> None:
+        """Raise why the attempt is over, if it is."""
+        if self.model.is_dropped:
+            raise InputError(f"session {self.model.session_id} has ended")
+        if not self.is_current():
+            raise LostError("the engine was lost")
+        if self.model.loss is not None:
+            raise LostError(self.model.loss)
+
+
+Run = Callable[[Attempt], Awaitable[Result]]
+"""Does what a request asks for, at each attempt. It may be run again, in another process, and does the same then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

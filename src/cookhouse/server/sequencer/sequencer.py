@@ -26,10 +26,10 @@ from cookhouse.server.pool.meter import Meter
 from cookhouse.server.pool.pending import forget_command
 from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.refusals import BusyError, LostError, StorageError, message_of
-from cookhouse.server.sequencer.attempts import Attempt, Retries
 from cookhouse.server.sequencer.futures import Future, Futures, Result, log_failure
 from cookhouse.server.sequencer.order import ModelOrder, Ready, SeenIds
-from cookhouse.server.sequencer.queues import History, Job, Queue, QueueLength
+from cookhouse.server.sequencer.queues import Attempt, History, Job, Queue, QueueLength
+from cookhouse.server.sequencer.retries import Retries
 from cookhouse.server.sequencer.sample_queue import SampleQueue
 from cookhouse.server.sequencer.sampler_files import SamplerFiles
 from cookhouse.server.sequencer.states import States
@@ -126,9 +126,10 @@ class Sequencer:
         queue.order.put(job, seq_id, time.monotonic())
         self._advance(queue)
 
-    def has_seen(self, model: Model, seq_id: int) -> bool:
-        """Whether a request with this id has come in."""
-        return seq_id in self._queue(model).order.seen
+    def has_seen(self, model: Model, request_id: str, seq_id: int | None) -> bool:
+        """Whether a request has come in. Of some that ran before a restart there is no more than the answer."""
+        has_come = seq_id is not None and seq_id in self._queue(model).order.seen
+        return has_come or self.futures.peek(request_id) is not None
 
     def restore(self, model: Model, history: History, seen: SeenIds, jobs: Sequence[Job]) -> None:
         """Take over a model from the journal, with what its last state lacks, in order."""

@@ -107,14 +107,23 @@ class GroupCommit:
             waiting_bytes=sum(commit.num_bytes for commit in self._queue),
         )
 
-    async def commit(self, *changes: Change) -> None:
+    async def commit(self, *changes: Change, patience_seconds: float | None = None) -> None:
         """Return when all of the changes are on the disk. Canceled, they are written all the same.
 
+        `patience_seconds`: in place of the journal's own.
+
         Raises:
-            StorageBusyError: the store was locked or full for `patience_seconds`; none of them is applied.
+            StorageBusyError: the store was locked or full for so long; none of them is applied.
             StorageError: it failed otherwise; the same.
         """
-        await self._do(changes, asyncio.get_running_loop().time() + self._patience_seconds)
+        if self._is_closed:
+            raise StorageBusyError("the service is stopping; try again")
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        seconds = self._patience_seconds if patience_seconds is None else patience_seconds
+        self._queue.append(_Commit(changes, done, loop.time() + seconds))
+        self._start()
+        await done
 
     async def keep(self, *changes: Change) -> None:
         """`commit`, of what cannot be taken back any more: it is tried for as long as the store fails.
@@ -122,15 +131,7 @@ class GroupCommit:
         Raises:
             StorageError: the journal was closed before that.
         """
-        await self._do(changes, math.inf)
-
-    async def _do(self, changes: Sequence[Change], give_up_at: float) -> None:
-        if self._is_closed:
-            raise StorageBusyError("the service is stopping; try again")
-        done = asyncio.get_running_loop().create_future()
-        self._queue.append(_Commit(changes, done, give_up_at))
-        self._start()
-        await done
+        await self.commit(*changes, patience_seconds=math.inf)
 
     def later(self, *changes: Change) -> None:
         """Have changes written with the next commit, at the latest after a second. A failure does not lose them."""

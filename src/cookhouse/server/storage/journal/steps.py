@@ -69,7 +69,8 @@ def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Statement]:
     match change:
         case AddEntry(entry=entry, body=body):
             values = _summed(EntryRecord, entry) | _body_columns(body, next(places))
-            return [Statement(_ADD_ENTRY, [values | {"run_crc": order_sum(entry.request_id, entry.run_index)}])]
+            run_crc = None if entry.run_index is None else order_sum(entry.request_id, entry.run_index)
+            return [Statement(_ADD_ENTRY, [values | {"run_crc": run_crc}])]
         case DropEntry(request_id=request_id, position=position):
             return [Statement(_DROP_ENTRY_AT, [{"of": request_id, "at": position}], deletes=True)]
         case AddSession(row=row):

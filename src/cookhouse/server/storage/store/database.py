@@ -109,7 +109,10 @@ class Database:
             StorageError: it cannot be written, and nothing of it was.
         """
         seconds = self._busy_seconds if busy_seconds is None else busy_seconds
-        with self._turn(seconds), self._own_errors(seconds):
+        if not self._writes.acquire(timeout=seconds):
+            raise locked(seconds)
+        with contextlib.ExitStack() as releases, self._own_errors(seconds):
+            releases.callback(self._writes.release)
             recorded = list(self._recorded)
             with self.backend.writers.begin() as connection:
                 self.backend.begin(connection, seconds)
@@ -155,15 +158,6 @@ class Database:
         except StorageError as error:
             return str(error)
         return None
-
-    @contextlib.contextmanager
-    def _turn(self, seconds: float) -> Iterator[None]:
-        if not self._writes.acquire(timeout=seconds):
-            raise locked(seconds)
-        try:
-            yield
-        finally:
-            self._writes.release()
 
     @contextlib.contextmanager
     def _own_errors(self, seconds: float) -> Iterator[None]:

@@ -91,9 +91,9 @@ def row_sum(record: type[Base], values: Mapping[str, Any]) -> dict[str, int]:
     return {"row_crc": _crc(*(values[name] for name in _FIXED[record]))}
 
 
-def order_sum(request_id: str, run_index: int | None) -> int | None:
+def order_sum(request_id: str, run_index: int) -> int:
     """Of the place among the requests that have run."""
-    return None if run_index is None else _crc(request_id, run_index)
+    return _crc(request_id, run_index)
 
 
 def check_row(row: Base) -> None:
@@ -103,7 +103,8 @@ def check_row(row: Base) -> None:
         return
     is_whole = found == _crc(*(getattr(row, name) for name in _FIXED[type(row)]))
     if isinstance(row, EntryRecord) and row.run_crc is not None:
-        is_whole = is_whole and row.run_crc == order_sum(row.request_id, row.run_index)
+        is_placed = row.run_index is not None and row.run_crc == order_sum(row.request_id, row.run_index)
+        is_whole = is_whole and is_placed
     if not is_whole:
         key = getattr(row, _FIXED[type(row)][0])
         raise damaged(
