@@ -5,8 +5,10 @@ Legend: N packed positions of a pass, H hidden.
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MethodType
 from typing import Any
 
 import torch
@@ -36,12 +38,12 @@ from cookhouse.engine.model.pretrained import (
     refusals,
 )
 from cookhouse.engine.model.published import Published
-from cookhouse.engine.model.rotary import keep_frequencies
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError, with_article
 from cookhouse.models.base_files import BaseFiles, files_of_model
 
 _CANNOT_RUN = "its layers cannot be run over packed positions"
+_CHANGING_ROTARY = ("dynamic", "longrope")
 
 
 class BaseModel:
@@ -276,6 +278,22 @@ class BaseModel:
             if kind != RECURRENT_KIND and (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
                 raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
         return seen
+
+
+def keep_frequencies(model: nn.Module) -> None:
+    """Have rotary embeddings keep the frequencies that they were made with.
+
+    For some kinds `transformers` chooses them anew in each pass, by the largest position. Within the context of a model
+    (`models.catalog.context`) the choice is always the same: LongRoPE has its short factors, and dynamic scaling does
+    not scale yet. Some versions read the position back to the host for it, which waits for a GPU and keeps a step from
+    being captured.
+    """
+    for module in model.modules():
+        kinds = getattr(module, "rope_type", None)
+        names = kinds.values() if isinstance(kinds, dict) else [kinds]
+        if any(isinstance(name, str) and any(kind in name for kind in _CHANGING_ROTARY) for name in names):
+            # The choice is made in a decorator of what computes.
+            module.forward = MethodType(torch.no_grad()(inspect.unwrap(type(module).forward)), module)
 
 
 def _check_parts(model: Any) -> None:
