@@ -131,7 +131,7 @@ def kept_tokens(config: RowSettings, context_tokens: int | None) -> int:
 
 
 def cut_notes(num_cut: int, num_all: int, what: str, config: RowSettings, context_tokens: int | None) -> list[str]:
-    """A sentence on how many of them are truncated, and why; none if none does."""
+    """A sentence on how many of them are truncated, and why; no sentence if none is."""
     if not num_cut:
         return []
     length = kept_tokens(config, context_tokens)
