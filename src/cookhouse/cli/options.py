@@ -152,8 +152,8 @@ _ADAPTERS_OPTION = typer.Option(
     "--adapters",
     metavar="NAME",
     help="What the run needs from outside: local (an engine on this machine), hosted, noop (everything made up), or "
-    "your own cookhouse.Adapters, or a function that makes them, as module:NAME or file.py:NAME. The ports that they fill "
-    "replace the command line's, such as its sinks.",
+    "your own cookhouse.Adapters, or a function that makes them, as module:NAME or file.py:NAME. The ports that they "
+    "fill replace the command line's, such as its sinks.",
 )
 _DRY_RUN_OPTION = typer.Option(
     "--dry-run", help="Check everything and show the plan, with --verbose every setting; train nothing."
