@@ -126,7 +126,7 @@ def check_adapter(port: str, adapter: Any, owner: str) -> None:
 
 
 def is_synthetic(adapter: Any) -> bool:
-    """Whether an adapter, or one of several, makes things up: it has an attribute `synthetic` that is True."""
+    """True if an adapter, or one of several, makes things up: it has an attribute `synthetic` that is True."""
     if isinstance(adapter, Mapping):
         return any(map(is_synthetic, adapter.values()))
     if isinstance(adapter, list | tuple):

@@ -32,7 +32,7 @@ environment name, else the local engine.
 
 
 def is_hosted(service: Service, environ: Mapping[str, str], base_url: str | None = None) -> bool:
-    """Whether adapters, settings and environment name the hosted service between them. Nothing of them is checked."""
+    """True if adapters, settings and environment name the hosted service between them. Nothing of them is checked."""
     if callable(service) or isinstance(service, EmbeddedEngine):
         return False
     url = (service and service.base_url) or base_url or environ.get("TINKER_BASE_URL")
