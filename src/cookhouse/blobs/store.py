@@ -55,7 +55,7 @@ class BlobStore(Protocol):
         """Write what is under a key to a file, which is made whole or not at all. Raises as `get`."""
 
     def exists(self, key: str) -> bool:
-        """Whether there is a blob under a key. Raises as `get`, but for a blob that is missing."""
+        """True if there is a blob under a key. Raises as `get`, but for a blob that is missing."""
 
     def list(self, prefix: str = "") -> Sequence[str]:
         """Keys below a prefix, itself a key; every key where it is empty. In alphabetical order. Raises as `exists`."""
