@@ -60,7 +60,7 @@ def checked(function: F) -> F:
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Whether a value is of a type as annotations name it. True and False are no numbers, whole numbers are floats; of
+    """True if a value is of a type as annotations name it. True and False are no numbers, whole numbers are floats; of
     what has to have methods, only these are looked for.
     """
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
