@@ -143,7 +143,7 @@ class Encoder:
         self._cache: dict[str, list[int]] = {}
 
     def has(self, token: str) -> bool:
-        """Whether the tokenizer has this added token."""
+        """True if the tokenizer has this added token."""
         return token in self.added
 
     def id_of(self, token: str) -> int:
@@ -235,7 +235,7 @@ class Encoder:
 
 
 def is_a_name(token: str) -> bool:
-    """Whether an added token can be the name of a mark: runs of white space are tokens of some vocabularies."""
+    """True if an added token can be the name of a mark: runs of white space are tokens of some vocabularies."""
     return len(token) > 1 and bool(token.strip(" \t\n▁"))
 
 
@@ -257,5 +257,5 @@ def to_model_input(tokens: Sequence[Token]) -> ModelInput:
 
 
 def has_images(tokens: Sequence[Token]) -> bool:
-    """Whether a sequence is more than text."""
+    """True if a sequence is more than text."""
     return not {*map(type, tokens)} <= {int}

@@ -365,7 +365,7 @@ def _parse_tool(tool: object) -> dict[str, Any]:
 
 
 def is_empty(value: object) -> bool:
-    """Whether a value from outside says nothing: null, NaN, by which pandas writes one, or text, a list or an object
+    """True if a value from outside says nothing: null, NaN, by which pandas writes one, or text, a list or an object
     without content.
     """
     return value is None or value in ("", [], {}) or (isinstance(value, float) and math.isnan(value))

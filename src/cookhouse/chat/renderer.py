@@ -359,13 +359,13 @@ def split_thinking_block(
 
 
 def ends_open(prompt: Sequence[Piece], opening: Special) -> bool:
-    """Whether the last mark of a prompt is an opening one, so that its response begins inside."""
+    """True if the last mark of a prompt is an opening one, so that its response begins inside."""
     marks = [piece for piece in prompt if isinstance(piece, Special)]
     return bool(marks) and marks[-1] == opening
 
 
 def is_mark(piece: Piece, mark: Special) -> bool:
-    """Whether a piece is that mark, and not text that spells it."""
+    """True if a piece is that mark, and not text that spells it."""
     return isinstance(piece, Special) and piece == mark
 
 

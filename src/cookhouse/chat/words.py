@@ -111,7 +111,7 @@ def _splits_at_letters(tokenizer: tokenizers.Tokenizer) -> bool:
 
 
 def _are_apart(tokenizer: tokenizers.Tokenizer, texts: Sequence[tuple[str, ...]]) -> bool:
-    """Whether the tokenizer takes texts, each of some parts, apart where their parts meet."""
+    """True if the tokenizer takes texts, each of some parts, apart where their parts meet."""
     pieces = cache(partial(_pieces, tokenizer))
     return all(pieces("".join(text)) == [*chain.from_iterable(map(pieces, text))] for text in texts)
 

@@ -283,7 +283,7 @@ def _read_segment(pieces: Sequence[Piece], end: Special | None, *, is_last: bool
 
 
 def _opens_header(text: str) -> bool:
-    """Whether text before any mark is the recipient of a call, or may become one; else it is text without a header."""
+    """True if text before any mark is the recipient of a call, or may become one; else it is text without a header."""
     return text.startswith(" to=") or " to=".startswith(text)
 
 

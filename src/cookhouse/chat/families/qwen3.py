@@ -195,7 +195,7 @@ class Qwen3Renderer(Qwen3InstructRenderer):
         return MessageLayout(header=header, output=[*opening, *closing, *rest])
 
     def has_think_block(self, messages: Sequence[Message], index: int, thinking: str | None) -> bool:
-        """Whether an assistant's message is written with a think block."""
+        """True if an assistant's message is written with a think block."""
         if self.keeps_thinking or index == len(messages) - 1:
             return True
         return bool(thinking) and all(message["role"] != "user" for message in messages[index:])

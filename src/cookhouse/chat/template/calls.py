@@ -119,7 +119,7 @@ def learn_calls(template: ChatTemplate, ending: Ending, start: AnswerStart) -> t
 
 
 def writes_tools(template: ChatTemplate) -> bool:
-    """Whether the template declares tools."""
+    """True if the template declares tools."""
     declared: Message = {"role": "system", "content": "", "tools": [TOOL]}
     try:
         return NAMES[0] in template.render([declared, ASKED])
