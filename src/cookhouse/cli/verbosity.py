@@ -87,7 +87,7 @@ class _RetriesOnce(logging.Filter):
 
 
 def is_verbose() -> bool:
-    """Whether more than warnings was asked for."""
+    """True if more than warnings was asked for."""
     return logging.getLogger(_LOGGERS[0]).isEnabledFor(logging.INFO)
 
 

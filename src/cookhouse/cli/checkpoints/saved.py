@@ -142,7 +142,7 @@ def folder_of(saved: SavedCheckpoint) -> Path:
 
 
 def is_unread(saved: SavedCheckpoint) -> bool:
-    """Whether the run's own service on this machine may keep it, which takes the engine to read."""
+    """True if the run's own service on this machine may keep it, which takes the engine to read."""
     if saved.row is not None or saved.run is None or has_engine():
         return False
     return keeps_checkpoints(service_folder(saved.run))
@@ -161,7 +161,7 @@ def _registered(weights: RegisteredWeights) -> SavedCheckpoint:
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether a run has recorded checkpoints here."""
+    """True if a run has recorded checkpoints here."""
     return (folder / CHECKPOINTS_FILE).is_file()
 
 
