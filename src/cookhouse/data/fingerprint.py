@@ -83,7 +83,7 @@ def fingerprint_of(given: str | os.PathLike[str] | DataSource, *, stride: int | 
 
 
 def _is_small_table(source: DataSource) -> bool:
-    """Whether its lines are no rows, which can be read all the same to see which images they name."""
+    """True if its lines are no rows, which can be read all the same to see which images they name."""
     if not isinstance(source, FileSource) or source.path.suffix.lower() not in _TABLES or not source.path.is_file():
         return False
     return source.path.stat().st_size <= _MAX_TABLE_BYTES

@@ -109,7 +109,7 @@ def without_ties(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
 
 
 def last_turn_differs(row: PreferenceRow) -> bool:
-    """Whether the answers are one turn each, so that they differ in their last turn alone."""
+    """True if the answers are one turn each, so that they differ in their last turn alone."""
     return row.rejected_prompt is None and len(row.chosen) == len(row.rejected) == 1
 
 

@@ -33,7 +33,7 @@ class LabeledRow:
 
 
 def is_labeled(row: object) -> bool:
-    """Whether a row judges one answer by itself: `label` is true or false, in CSV as text."""
+    """True if a row judges one answer by itself: `label` is true or false, in CSV as text."""
     return isinstance(row, Mapping) and _verdict(row) is not None
 
 

@@ -77,7 +77,7 @@ class Conversation:
 
     @property
     def has_answer(self) -> bool:
-        """Whether it ends in an answer of text, which a model's own can be compared with."""
+        """True if it ends in an answer of text, which a model's own can be compared with."""
         *asked, last = self.messages or [Message(role="user", content="")]
         return (
             bool(asked) and last["role"] == "assistant" and bool(text_of(last).strip()) and not last.get("tool_calls")
@@ -125,7 +125,7 @@ def _plain_text(row: Mapping[str, Any]) -> str:
 
 
 def is_conversation(row: Mapping[str, Any]) -> bool:
-    """Whether a row has one of the shapes of a conversation: a list of messages, or a question and its answer."""
+    """True if a row has one of the shapes of a conversation: a list of messages, or a question and its answer."""
     has_turns = any(not is_empty(row.get(name)) for name in _LISTS)
     return has_turns or bool(_asking(row) if is_empty(row.get(_TEXT)) else _asking_something(row))
 
