@@ -128,7 +128,7 @@ class Engine(Protocol):
         """Drop a request and free what it holds; unknown or finished ids are ignored."""
 
     def has_samples(self) -> bool:
-        """Whether `step_samples` has anything to do."""
+        """True if `step_samples` has anything to do."""
 
     def step_samples(self) -> Sequence[SampleOutput | SampleFailure]:
         """Admit what fits, advance every running sequence by one token, and return what finished or failed.

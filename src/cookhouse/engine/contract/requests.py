@@ -148,7 +148,7 @@ class SampleRequest:
 
     @property
     def scores_prompt(self) -> bool:
-        """Whether anything is asked about the prompt's positions, so that they have to be computed."""
+        """True if anything is asked about the prompt's positions, so that they have to be computed."""
         return self.prompt_logprobs or self.topk_prompt_logprobs > 0 or self.prompt_targets is not None
 
     @property

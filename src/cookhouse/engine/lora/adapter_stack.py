@@ -25,7 +25,7 @@ adapter of high rank would have many others of low rank take as much as it does 
 
 
 def can_group(sites: Sequence[LoraSite], device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether grouped products compute these sites and read nothing back to the host.
+    """True if grouped products compute these sites and read nothing back to the host.
 
     In fp32 and on GPUs of other generations torch goes group by group, with a host read. A model with a size that is
     not aligned keeps to its segments as well: padding would copy every activation, and hardly a model has one.
@@ -48,7 +48,7 @@ def stack_bytes(sites: Sequence[LoraSite], rank: int, num_slots: int, dtype: tor
 
 
 def has_room(num_bytes: int, device: torch.device) -> bool:
-    """Whether stacks may take so much on a GPU, by all its memory, whatever is free: grouped products round otherwise,
+    """True if stacks may take so much on a GPU, by all its memory, whatever is free: grouped products round otherwise,
     and passes are the same each time, to the bit.
     """
     return device.type != "cuda" or num_bytes <= total_bytes(device) * _MOST_SHARE

@@ -78,7 +78,7 @@ class BaseModels(Mapping[str, BaseModel]):
         return self._known[name][0]
 
     def must_evict(self, name: str) -> bool:
-        """Whether a described model fits only in place of another."""
+        """True if a described model fits only in place of another."""
         return self._num_missing(self._known[name][1]) > 0
 
     def victims(self, name: str, users: Callable[[str], str]) -> list[str]:

@@ -102,7 +102,7 @@ class Head:
         return logits_CV, lows
 
     def can_keep(self, targets: Targets, max_bytes: int | None) -> bool:
-        """Whether a GPU has room for the logits of a pass, of all its memory, whatever is free: those that are computed
+        """True if a GPU has room for the logits of a pass, of all its memory, whatever is free: those that are computed
         again, in other chunks, may be rounded differently, and passes are the same each time, to the bit.
 
         `max_bytes`: what the pass may keep at most, if it was told.

@@ -45,7 +45,7 @@ class PackedWeights:
         return self._packed.get(id(weight))
 
     def is_dropped(self, weight: Tensor) -> bool:
-        """Whether a weight has lost its original."""
+        """True if a weight has lost its original."""
         return id(weight) in self._dropped
 
     def make(self, *, drops_originals: bool = False) -> None:

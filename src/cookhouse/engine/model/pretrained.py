@@ -119,7 +119,7 @@ def auto_class(name: str) -> str:
 
 
 def is_packed(name: str) -> bool:
-    """Whether its weights are unpacked when they are read."""
+    """True if its weights are unpacked when they are read."""
     return _quantization(_read_whole_config(name)) is not None
 
 

@@ -79,7 +79,7 @@ class KeyValueCache:
 
 
 def can_page(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether `TableLayout` can attend there: on a GPU that runs Triton's kernels."""
+    """True if `TableLayout` can attend there: on a GPU that runs Triton's kernels."""
     return device.type == "cuda" and kernels_for(torch.empty(0, dtype=dtype, device=device)) is not None
 
 

@@ -128,7 +128,7 @@ class DecodeGraphs:
         return self._alone if serials[0] == serials[-1] else self._shared
 
     def _can_share(self, serials: Sequence[int], adapters: Sequence[Weights]) -> bool:
-        """Whether one step serves these."""
+        """True if one step serves these."""
         slots = self._slots(serials)
         if slots is None or slots.can_hold(adapters):
             return True

@@ -110,7 +110,7 @@ class Sampler:
 
     @property
     def has_work(self) -> bool:
-        """Whether `step` has anything to do."""
+        """True if `step` has anything to do."""
         return bool(self._requests)
 
     @property

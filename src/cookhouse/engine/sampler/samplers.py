@@ -70,7 +70,7 @@ class Samplers(UserDict[str, Sampler]):
 
     @property
     def has_work(self) -> bool:
-        """Whether `step` has anything to do."""
+        """True if `step` has anything to do."""
         return any(sampler.has_work for sampler in self.values())
 
     def cancel(self, request_id: str) -> None:

@@ -68,7 +68,7 @@ class RoomWatch:
 
 
 def _takes_memory(turn: Turn | None) -> bool:
-    """Whether it takes memory for good, or loads a base model."""
+    """True if it takes memory for good, or loads a base model."""
     return turn is not None and turn.kind != "sample" and not isinstance(turn.commands[0], Pass | Step)
 
 

@@ -46,7 +46,7 @@ class Saves:
 
     @property
     def are_full(self) -> bool:
-        """Whether no copy may be made before one has been written."""
+        """True if no copy may be made before one has been written."""
         return len(self._waiting) >= MAX_COPIES
 
     def save(self, engine: Engine, command: Save) -> Saved | None:

@@ -123,7 +123,7 @@ class Snapshots:
 
     @property
     def must_wait(self) -> bool:
-        """Whether one more has to wait for files that are being written."""
+        """True if one more has to wait for files that are being written."""
         return self._memory_bytes > self._max_bytes and bool(self._writing)
 
     def admit(self, engine: Engine) -> None:

@@ -66,7 +66,7 @@ class Queues:
         self._key_of[command.command_id] = key
 
     def can_take(self, is_held: IsHeld) -> bool:
-        """Whether some command can run."""
+        """True if some command can run."""
         return self._first(is_held) is not None
 
     def take(self, *, max_tokens: int, is_held: IsHeld) -> tuple[Command, ...]:
@@ -207,7 +207,7 @@ class TimeShare:
         self._is_contended = False
 
     def is_trainings_turn(self, *, can_train: bool, can_sample: bool) -> bool:
-        """Whether the next turn is one of training, where at least one of both has work."""
+        """True if the next turn is one of training, where at least one of both has work."""
         self._is_contended = can_train and can_sample
         if not self._is_contended:
             self._training_lead_seconds = 0.0

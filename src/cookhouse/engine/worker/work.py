@@ -81,7 +81,7 @@ class Work:
             self._coming[command.snapshot_id] = command.command_id
 
     def is_held(self, command: Command) -> bool:
-        """Whether a command has to wait: for the disk, or for weights that are yet to be made."""
+        """True if a command has to wait: for the disk, or for weights that are yet to be made."""
         match command:
             case Save():
                 return self._saves.are_full

@@ -141,7 +141,7 @@ def _command(compiler: Sequence[str], kernels: Kernels, target: Target) -> list[
 
 
 def _knows(compiler: Sequence[str], target: Target) -> bool:
-    """Whether a compiler is new enough for a set of instructions."""
+    """True if a compiler is new enough for a set of instructions."""
     command = [*compiler, *target.compiler, "-fsyntax-only", "-x", "c++", os.devnull]
     return subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE_SECONDS).returncode == 0
 

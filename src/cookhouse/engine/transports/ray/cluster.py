@@ -71,13 +71,13 @@ class OwnNode:
 
 
 def is_node(address: str) -> bool:
-    """Whether this machine is a node of the cluster whose head is there."""
+    """True if this machine is a node of the cluster whose head is there."""
     nodes = GcsClient(address=address).get_all_node_info().values()
     return any(node.state == _ALIVE and _is_here(node.node_manager_address) for node in nodes)
 
 
 def _is_here(host: str) -> bool:
-    """Whether an address is one of this machine's: only those can be listened at."""
+    """True if an address is one of this machine's: only those can be listened at."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener:
         try:

@@ -105,7 +105,7 @@ def _names(command: Command | None) -> _Names | None:
 
 
 def _cancels(forget: Forget, command: Command) -> bool:
-    """Whether it ends a command that waits: one of a model, one by its id, or one that was to make a snapshot."""
+    """True if it ends a command that waits: one of a model, one by its id, or one that was to make a snapshot."""
     if command.command_id in forget.command_ids:
         return True
     if isinstance(command, ModelCommand) and command.model_id in forget.model_ids:

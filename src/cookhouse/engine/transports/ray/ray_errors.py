@@ -31,7 +31,7 @@ def said(error: Exception) -> str:
 
 
 def is_loss(error: Exception) -> bool:
-    """Whether an actor or its node is out of reach, rather than that it raised something."""
+    """True if an actor or its node is out of reach, rather than that it raised something."""
     return isinstance(error, _LOSSES) and not isinstance(error, RayTaskError)
 
 

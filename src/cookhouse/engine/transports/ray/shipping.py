@@ -195,7 +195,7 @@ class Shipping:
         """By snapshot: why its files could not be sent."""
 
     def needs_files(self, command: Command) -> bool:
-        """Whether it is to be carried, and then sent as `carry` gives it."""
+        """True if it is to be carried, and then sent as `carry` gives it."""
         return isinstance(command, Load | Fetch) and shared_folder(command.url) is not None
 
     def carry(self, command: Load | Fetch, is_unwanted: threading.Event) -> Load | Fetch:

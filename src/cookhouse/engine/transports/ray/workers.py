@@ -108,7 +108,7 @@ class _Driver:
         return Connected(ours, _Share(ours, self.process), "Ray's driver")
 
     def takes_workers(self, bundles: dict[str, Any]) -> bool:
-        """Whether it has neither ended nor lost the cluster; the bundles that it has chosen are added."""
+        """True if it has neither ended nor lost the cluster; the bundles that it has chosen are added."""
         try:
             for name, bundle in self._receiver.read():
                 bundles[name] = bundle
