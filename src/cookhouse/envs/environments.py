@@ -55,19 +55,19 @@ ENVIRONMENTS: OpenSet[EnvironmentBuilder] = OpenSet(
 
 
 def reads_setting(env: str, setting: str) -> bool:
-    """Whether one of the environments in a text depends on a setting of the run; one of a user's own function is taken
+    """True if one of the environments in a text depends on a setting of the run; one of a user's own function is taken
     to. Raises as `OpenSet.find`.
     """
     return any(builder is None or builder.reads(setting) for builder in _builders(env))
 
 
 def have_several_turns(env: str) -> bool:
-    """Whether episodes of one of the environments in a text may have several turns. Raises as `OpenSet.find`."""
+    """True if episodes of one of the environments in a text may have several turns. Raises as `OpenSet.find`."""
     return any(builder is None or builder.config_class.has_several_turns for builder in _builders(env))
 
 
 def have_tools(env: str) -> bool:
-    """Whether episodes of one of the environments in a text may call tools. Raises as `OpenSet.find`."""
+    """True if episodes of one of the environments in a text may call tools. Raises as `OpenSet.find`."""
     classes = [None if builder is None else builder.config_class for builder in _builders(env)]
     return any(each is None or (each.has_several_turns and each.has_tools) for each in classes)
 

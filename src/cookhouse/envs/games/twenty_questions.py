@@ -149,7 +149,7 @@ class Secret:
         return _which(self.candidates)
 
     def is_named_by(self, text: str) -> bool:
-        """Whether a message is a right guess: the word alone, or after `Is it`, `Guess:` and the like."""
+        """True if a message is a right guess: the word alone, or after `Is it`, `Guess:` and the like."""
         guess = _ARTICLE.sub("", _LEAD.sub("", text.strip())).strip(" \t\"'*.?!")
         return guess.casefold() == self.word.casefold()
 
@@ -201,7 +201,7 @@ class TwentyQuestionsEnv:
         )
 
     async def _is_possible(self, word: str, said: str, answer: str) -> bool:
-        """Whether the same would have been answered if `word` were the secret."""
+        """True if the same would have been answered if `word` were the secret."""
         return not Secret(word=word).is_named_by(said) and (await self._answerer(word, said)).text == answer
 
 

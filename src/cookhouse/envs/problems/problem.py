@@ -36,7 +36,7 @@ class ProblemEnv(ABC):
 
     @abstractmethod
     def check_format(self, answer: str) -> bool:
-        """Whether an answer can be graded at all."""
+        """True if an answer can be graded at all."""
 
     @abstractmethod
     async def check_answer(self, answer: str) -> float:
