@@ -37,7 +37,7 @@ class PairedDifference:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval does not hold 0."""
+        """True if the interval does not hold 0."""
         return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
 
 
