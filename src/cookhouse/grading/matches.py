@@ -22,7 +22,7 @@ def is_text(answer: str, expected: str, *, ignore_case: bool = False) -> bool:
 
 
 def contains_text(answer: str, expected: str, *, ignore_case: bool = False) -> bool:
-    """Whether it stands anywhere in the answer."""
+    """True if it stands anywhere in the answer."""
     return _plain(expected, ignore_case) in _plain(answer, ignore_case)
 
 

@@ -56,7 +56,7 @@ class Instruction:
     settings: Mapping[str, Any]
 
     def __call__(self, answer: str) -> bool:
-        """Whether an answer follows it; one of white space follows none."""
+        """True if an answer follows it; one of white space follows none."""
         return bool(answer.strip()) and CHECKS[self.id](answer, **self.settings)
 
 
@@ -76,7 +76,7 @@ def parse_instructions(row: Mapping[str, Any]) -> tuple[Instruction, ...]:
 
 
 def follows(instruction_id: str, kwargs: Mapping[str, Any], answer: str) -> bool:
-    """Whether an answer follows one instruction. Raises as `parse_instructions`."""
+    """True if an answer follows one instruction. Raises as `parse_instructions`."""
     return _instruction(instruction_id, kwargs)(answer)
 
 
@@ -141,12 +141,12 @@ class InstructionScores:
 
     @property
     def prompt_strict(self) -> bool:
-        """Whether it follows all of them as it was written."""
+        """True if it follows all of them as it was written."""
         return all(self.strict)
 
     @property
     def prompt_loose(self) -> bool:
-        """Whether it follows each of them, loosely."""
+        """True if it follows each of them, loosely."""
         return all(self.loose)
 
 

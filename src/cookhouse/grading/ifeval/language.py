@@ -8,7 +8,7 @@ from cookhouse.extras import install_command
 
 
 def is_in_language(answer: str, language: str) -> bool:
-    """Whether `language`, a code such as "en", is the likeliest; of text without a letter any language is.
+    """True if `language`, a code such as "en", is the likeliest; of text without a letter any language is.
 
     The same for the same text: the library draws at random, here always from the same seed. Raises `InputError` where
     it is not installed.
