@@ -52,7 +52,7 @@ class PolicyLoss:
 
     @property
     def has_unbounded_ratio(self) -> bool:
-        """Whether a few large ratios can decide a step."""
+        """True if a few large ratios can decide a step."""
         return self.ratio is not None and not {CLIP_LOW, CLIP_HIGH} & self.options.keys()
 
 
