@@ -66,7 +66,7 @@ def check_name(name: str) -> str:
 
 
 def is_whole(folder: Path, part: HubPart) -> bool:
-    """Whether a folder has all of a part."""
+    """True if a folder has all of a part."""
     has_config = (folder / "config.json").is_file()
     has_tokenizer = any((folder / name).is_file() for name in _TOKENIZER_FILES)
     match part:
