@@ -94,7 +94,7 @@ def experiment_from(document: Any, source: str) -> Experiment:
 
 
 def is_experiment_file(name: str) -> bool:
-    """Whether a name is that of a file that may hold an experiment, and not of a recipe."""
+    """True if a name is that of a file that may hold an experiment, and not of a recipe."""
     return name.endswith(ENDINGS)
 
 

@@ -182,7 +182,7 @@ async def _run_connected(
 
 
 def _has_opened(context: "RunContext", since: datetime) -> bool:
-    """Whether the folder holds this run, and not the one that it was to replace."""
+    """True if the folder holds this run, and not the one that it was to replace."""
     from cookhouse.runs import FolderChoice, read_launches
 
     if context.choice is not FolderChoice.DELETE:
