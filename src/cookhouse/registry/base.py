@@ -116,7 +116,7 @@ class BaseRegistry(ABC):
 
 
 def _are_the_same(new: NewModel, other: ModelVersion) -> bool:
-    """Whether they are one and the same weights: a path that a service made up may be that of several runs."""
+    """True if they are one and the same weights: a path that a service made up may be that of several runs."""
     are_of_two_runs = None not in (new.run_folder, other.run_folder) and new.run_folder != other.run_folder
     known = {new.artifact.sha256, other.artifact.sha256} - {None}
     return new.artifact.path == other.artifact.path and len(known) <= 1 and not are_of_two_runs

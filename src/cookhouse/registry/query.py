@@ -52,7 +52,7 @@ class Query:
     """Whether the lowest metric comes first, as for a loss."""
 
     def fits(self, version: ModelVersion) -> bool:
-        """Whether a version is asked for."""
+        """True if a version is asked for."""
         paths = {artifact.path for artifact in (version.artifact, version.sampler) if artifact is not None}
         return (
             self.name in (None, version.name)
