@@ -134,7 +134,7 @@ def _setting(record: RunRecord, name: str) -> Any:
 
 
 def _differs(values: Sequence[Any], records: Sequence[RunRecord]) -> bool:
-    """Whether those that can have it differ. A run whose recipe has it among others that have it not counts, too."""
+    """True if those that can have it differ. A run whose recipe has it among others that have it not counts, too."""
     recipes = [record.config.get("recipe") for record in records]
     owners = {recipe for recipe, value in zip(recipes, values, strict=True) if value is not ABSENT}
     theirs = [value for recipe, value in zip(recipes, values, strict=True) if recipe in owners]

@@ -39,7 +39,7 @@ def overlaid_chart(
 
 
 def is_told(curves: Sequence[Curve | None]) -> bool:
-    """Whether the table of last values says enough of a metric: none of its curves is more than two points."""
+    """True if the table of last values says enough of a metric: none of its curves is more than two points."""
     some = [curve for curve in curves if curve is not None and curve.points]
     return bool(some) and not any(map(is_drawn, some))
 

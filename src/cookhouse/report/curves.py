@@ -72,7 +72,7 @@ def step_range(curves: Iterable[Curve]) -> tuple[int, int]:
 
 
 def is_drawable(value: float) -> bool:
-    """Whether it is finite, and not too large for an axis."""
+    """True if it is finite, and not too large for an axis."""
     return -_LARGEST < value < _LARGEST  # False of NaN
 
 

@@ -43,7 +43,7 @@ def overfitting_remark(
 
 
 def is_read(name: str) -> bool:
-    """Whether `overfitting_remark` reads a metric."""
+    """True if `overfitting_remark` reads a metric."""
     return is_held_out(name) or name in _TRAINED
 
 
@@ -55,7 +55,7 @@ def _held_out(curves: Mapping[str, Curve], own: Mapping[str, Metric]) -> Iterato
 
 
 def _is_worse(metric: Metric, best: Point, last: Point, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a later value is worse than the best by more than noise."""
+    """True if a later value is worse than the best by more than noise."""
     errors = [stderr_at(rows, metric.name, point.step) for point in (best, last)]
     known = [error for error in errors if error is not None]
     noise = math.hypot(*known) if len(known) == len(errors) else _LEAST_CHANGE * abs(best.value)

@@ -10,7 +10,7 @@ from cookhouse.telemetry import Metric, find_metric, is_held_out
 
 
 def has_chart(curve: Curve) -> bool:
-    """Whether it is among the charts: what the table of held-out metrics says whole only if it tells most."""
+    """True if it is among the charts: what the table of held-out metrics says whole only if it tells most."""
     is_told = is_held_out(curve.name) and curve.metric.chart is None and curve.points and not is_drawn(curve)
     return is_charted(curve.metric) and not is_told
 

@@ -71,7 +71,7 @@ def setting_legend(table: SweepTable, setting: str) -> list[tuple[str, str]]:
 
 
 def is_log(values: Sequence[Any]) -> bool:
-    """Whether an axis of these values is logarithmic."""
+    """True if an axis of these values is logarithmic."""
     return all(map(_is_number, values)) and min(values) > 0 and max(values) >= _DECADE * min(values)
 
 

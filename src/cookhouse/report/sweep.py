@@ -53,7 +53,7 @@ class SweepTable:
 
     @property
     def has_steps(self) -> bool:
-        """Whether its runs end after different numbers of steps."""
+        """True if its runs end after different numbers of steps."""
         return any(row.steps is not None for row in self.rows)
 
     @property
