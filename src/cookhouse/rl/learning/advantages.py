@@ -132,7 +132,7 @@ ADVANTAGES: OpenSet[Advantages] = OpenSet(
 
 
 def rewards_differ(group: TrajectoryGroup) -> bool:
-    """Whether its trajectories have more total rewards than one, beyond rounding."""
+    """True if its trajectories have more total rewards than one, beyond rounding."""
     return differ(group.get_total_rewards())
 
 

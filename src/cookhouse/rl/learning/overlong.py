@@ -32,7 +32,7 @@ def overlong_metrics(groups_P: Sequence[TrajectoryGroup], settings: OverlongSett
 
 
 def is_masked(trajectory: Trajectory, settings: OverlongSettings) -> bool:
-    """Whether a trajectory is left out of the loss, because a limit of tokens ended it."""
+    """True if a trajectory is left out of the loss, because a limit of tokens ended it."""
     return settings.overlong_answers == "mask" and trajectory.is_truncated
 
 
