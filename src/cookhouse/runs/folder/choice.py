@@ -152,7 +152,7 @@ def _check_same_run(spec: FolderSpec) -> None:
 
 
 def _is_compared(spec: FolderSpec, before: object, now: object) -> bool:
-    """Whether a name of data may be another: it is that of one file, whose content is compared with what there was."""
+    """True if a name of data may be another: it is that of one file, whose content is compared with what there was."""
     are_files = all(isinstance(name, str) and not {",", ":"} & set(name) for name in (before, now))
     path = spec.path / DATA_FILE
     if not are_files or not Path(str(now)).is_file() or not path.is_file():

@@ -108,7 +108,7 @@ class RunFolder:
 
     @property
     def replaces(self) -> bool:
-        """Whether another run lies aside, to be put back unless this one begins."""
+        """True if another run lies aside, to be put back unless this one begins."""
         return is_replacing(self.path)
 
     def begin(self) -> None:

@@ -195,5 +195,5 @@ class AnswerSetReader:
 
 
 def is_evaluation(folder: Path) -> bool:
-    """Whether a run is an evaluation that stands alone and has answers."""
+    """True if a run is an evaluation that stands alone and has answers."""
     return (folder / ATTEMPT_ANSWERS_FILE).is_file()

@@ -141,7 +141,7 @@ def _whole(part: bytes) -> bytes:
 
 
 def _is_open(part: bytes, place: int) -> bool:
-    """Whether the backslash at a place begins an escape: it is not the second of a pair."""
+    """True if the backslash at a place begins an escape: it is not the second of a pair."""
     before = len(part[:place]) - len(part[:place].rstrip(b"\\"))
     return before % 2 == 0
 

@@ -35,7 +35,7 @@ def read_step_rows(path: Path, lines: Lines, step: int) -> StepRows:
 
 
 def has_step(path: Path, lines: Lines, step: int) -> bool:
-    """Whether there is a row of training of that step."""
+    """True if there is a row of training of that step."""
     places = range(len(lines))
     start = bisect_left(places, step, key=lambda line: _step_of(path, lines, line))
     end = bisect_right(places, step, key=lambda line: _step_of(path, lines, line))
