@@ -196,12 +196,12 @@ class Keeper:
 
     @property
     def is_current(self) -> bool:
-        """Whether no other server can have taken this one for dead."""
+        """True if no other server can have taken this one for dead."""
         return steady_seconds() - self._heard_at < SILENT_SECONDS
 
     @property
     def is_claiming(self) -> bool:
-        """Whether sessions are claimed, or being claimed, that nobody has taken note of."""
+        """True if sessions are claimed, or being claimed, that nobody has taken note of."""
         return self.num_told < self._num_claims
 
     def start(self) -> None:

@@ -67,7 +67,7 @@ class Leases:
 
     @property
     def is_current(self) -> bool:
-        """Whether what is in this server's memory counts: no other can have taken its sessions over."""
+        """True if what is in this server's memory counts: no other can have taken its sessions over."""
         return self._keeper is not None and self._keeper.is_current and not self.has_left
 
     async def check_profile(self, profile: Profile) -> None:
@@ -137,12 +137,12 @@ class Leases:
         ]
 
     def lives(self, holder: Holder) -> bool:
-        """Whether a server has not been dropped, as of the last beat."""
+        """True if a server has not been dropped, as of the last beat."""
         living = () if self._keeper is None else self._keeper.living
         return any(member.server_id == holder.server_id for member in living)
 
     def holds(self, session_id: str) -> bool:
-        """Whether this server answers for a session."""
+        """True if this server answers for a session."""
         return self.is_current and session_id not in self._coming and self._sessions.has(session_id)
 
     async def check(self) -> None:
@@ -156,7 +156,7 @@ class Leases:
             raise LeaseLostError("this server holds no sessions any more; send it again")
 
     def is_coming(self, session_id: str) -> bool:
-        """Whether a session is being taken over by this server, or may be."""
+        """True if a session is being taken over by this server, or may be."""
         return session_id in self._coming or (self._keeper is not None and self._keeper.is_claiming)
 
     async def find(self, session_id: str) -> Holder | None:

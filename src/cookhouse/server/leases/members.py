@@ -216,7 +216,7 @@ class Members:
             raise LeaseLostError("this server holds no sessions any more: another has taken them over; send it again")
 
     def is_one(self) -> bool:
-        """Whether this server has not been dropped."""
+        """True if this server has not been dropped."""
         with self._database.reading() as session:
             return session.get(ServerRecord, self.server_id) is not None
 

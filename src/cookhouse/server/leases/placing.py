@@ -159,7 +159,7 @@ class Placing:
 
 
 def _is_numbered(content: object) -> bool:
-    """Whether a server knows a copy of a request by its number."""
+    """True if a server knows a copy of a request by its number."""
     return any(getattr(content, name, None) is not None for name in _NUMBERS)
 
 

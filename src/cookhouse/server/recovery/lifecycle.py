@@ -188,7 +188,7 @@ class SessionLifecycle:
                 self.drop_samples(session, error)
 
     def _is_over(self, session: Session, silent_seconds: float) -> bool:
-        """Whether a session has been silent for too long. What is with the engine then counts as heard of until it is
+        """True if a session has been silent for too long. What is with the engine then counts as heard of until it is
         done, and its queue does not: a dead client's would run on to its end.
         """
         if silent_seconds <= self._settings.session_seconds:

@@ -74,7 +74,7 @@ class Recovery:
 
     @property
     def is_starting(self) -> bool:
-        """Whether what an earlier process left still runs again."""
+        """True if what an earlier process left still runs again."""
         return self._at_start is not None and not self._at_start.done()
 
     async def start(self) -> None:

@@ -185,7 +185,7 @@ class Queue:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing waits or runs on a model that there is not, or not any more."""
+        """True if nothing waits or runs on a model that there is not, or not any more."""
         is_needed = self.num_admitted or self.unfinished
         return not is_needed and (self.model.is_dropped or not self.model.creation)
 
@@ -241,7 +241,7 @@ class Queue:
         )
 
     def is_over(self, job: Job) -> bool:
-        """Whether a request that was to run again has come to its end meanwhile: it was under way when its worker was
+        """True if a request that was to run again has come to its end meanwhile: it was under way when its worker was
         lost, and the journal may have forgotten it.
         """
         if job.entry is None:

@@ -127,7 +127,7 @@ class Sequencer:
         self._advance(queue)
 
     def has_seen(self, model: Model, seq_id: int) -> bool:
-        """Whether a request with this id has come in."""
+        """True if a request with this id has come in."""
         return seq_id in self._queue(model).order.seen
 
     def restore(self, model: Model, history: History, seen: SeenIds, jobs: Sequence[Job]) -> None:

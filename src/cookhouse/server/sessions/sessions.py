@@ -209,7 +209,7 @@ class Sessions:
         return iter(list(self._sessions.values()))
 
     def has(self, session_id: str) -> bool:
-        """Whether a session is alive, whosever it is."""
+        """True if a session is alive, whosever it is."""
         return session_id in self._sessions
 
     def set_aside(self, session_id: str, owner: str) -> None:

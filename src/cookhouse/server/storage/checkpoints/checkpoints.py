@@ -335,7 +335,7 @@ class Checkpoints:
         remote.upload(row, folder, before)
 
     def _may_be_kept(self, row: CheckpointRow, error: StorageError) -> bool:
-        """Whether a folder may be a checkpoint although its row could not be written: by the commit whose answer was
+        """True if a folder may be a checkpoint although its row could not be written: by the commit whose answer was
         lost, or by another server that has taken the session over. It stays, and is put aside if it is none.
         """
         if is_cut(error) or isinstance(error, LeaseLostError):

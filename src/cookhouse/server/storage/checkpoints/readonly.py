@@ -120,7 +120,7 @@ def _imported(folder: Path, into: Path) -> StoredCheckpoint:
 
 
 def _is_whole(files: Path, sums: Path) -> bool:
-    """Whether an import is as it was written; one of a version that kept no sums is taken to be."""
+    """True if an import is as it was written; one of a version that kept no sums is taken to be."""
     try:
         if sums.exists():
             verify(files, {str(name): str(digest) for name, digest in json.loads(sums.read_bytes()).items()})

@@ -181,7 +181,7 @@ class Database:
 
 
 def is_outdated(file: Path) -> bool:
-    """Whether opening it as a `Database` would change it: an older version made it.
+    """True if opening it as a `Database` would change it: an older version made it.
 
     Raises:
         InputError: a newer version made it, or it is no database.

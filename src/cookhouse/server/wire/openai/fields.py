@@ -99,7 +99,7 @@ class SamplingFields(BaseModel):
 
     @property
     def includes_usage(self) -> bool:
-        """Whether a stream ends with what it took."""
+        """True if a stream ends with what it took."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     def sampling(self) -> dict[str, Any]:

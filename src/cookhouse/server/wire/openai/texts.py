@@ -65,7 +65,7 @@ class TokenTexts:
         return self._known[token]
 
     def is_special(self, token: int) -> bool:
-        """Whether it is of the added vocabulary: a mark, and no text."""
+        """True if it is of the added vocabulary: a mark, and no text."""
         return token in self._special
 
     def _raw(self, token: int) -> bytes | None:
