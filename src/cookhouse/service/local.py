@@ -50,7 +50,7 @@ def stored_files(state_dir: Path, path: str) -> Path | None:
 
 
 def is_readable_state(state_dir: Path) -> bool:
-    """Whether another server of this user's can read the checkpoints there: not those of another version, nor those of
+    """True if another server of this user's can read the checkpoints there: not those of another version, nor those of
     another user.
     """
     if not keeps_checkpoints(state_dir) or state_dir.stat().st_uid != os.geteuid():
@@ -84,7 +84,7 @@ def stored_base_model(path: str) -> str | None:
 
 
 def keeps_checkpoints(state_dir: Path) -> bool:
-    """Whether a server has kept its state here."""
+    """True if a server has kept its state here."""
     from cookhouse.server.storage.store.state_dir import is_state_dir
 
     return is_state_dir(state_dir)

@@ -75,7 +75,7 @@ class ServerProcess:
 
     @property
     def has_said_why(self) -> bool:
-        """Whether it has ended by itself, with an error of its own: the next one would, too."""
+        """True if it has ended by itself, with an error of its own: the next one would, too."""
         return self.returncode in _OWN_EXITS
 
     def drain(self) -> None:

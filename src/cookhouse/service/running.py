@@ -61,7 +61,7 @@ class ServerStart:
 
     @property
     def may_be_away(self) -> bool:
-        """Whether what a server refuses that has served before may come right: Ray's cluster comes back, or grows."""
+        """True if what a server refuses that has served before may come right: Ray's cluster comes back, or grows."""
         return "--ray" in self.command
 
     async def serve(self, process: ServerProcess, *, port: int, is_first: bool) -> tuple[str, str | None]:
