@@ -104,13 +104,13 @@ def in_words(value: Any) -> str:
 
 
 def is_left_open(config: Any, name: str) -> bool:
-    """Whether a field of a config whose default is computed, or none, has it because nobody set another."""
+    """True if a field of a config whose default is computed, or none, has it because nobody set another."""
     field = chz.chz_fields(config)[name]
     return (isinstance(field._munger, Default) or field._default is None) and getattr(config, field.x_name) is None
 
 
 def has_default(config: Any, name: str) -> bool:
-    """Whether a field of a config has the value that it would have if nobody had set it."""
+    """True if a field of a config has the value that it would have if nobody had set it."""
     return bool(getattr(config, name) == default_of(config, name))
 
 

@@ -45,7 +45,7 @@ class NamesWeights:
         return ",".join(rename(name) for name in self.names(value))
 
     def is_base_model_served(self, config: Any, ports: Collection[str]) -> bool:
-        """Whether the run's own service has to have a base model that is named here; `ports` have an adapter."""
+        """True if the run's own service has to have a base model that is named here; `ports` have an adapter."""
         is_elsewhere = self.port in ports or (self.address is not None and getattr(config, self.address) is not None)
         return self.purpose == "sampling" and not is_elsewhere
 
@@ -150,7 +150,7 @@ class NamedWeights:
 
     @property
     def is_registered(self) -> bool:
-        """Whether it is the name of a registered model."""
+        """True if it is the name of a registered model."""
         return isinstance(find_weights(self.name), RegisteredWeights)
 
 

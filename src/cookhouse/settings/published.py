@@ -61,12 +61,12 @@ def by_model(*, embedded: Any, published: Any) -> Default:
 
 
 def is_embedded(config: Any) -> bool:
-    """Whether a config is of the embedded model, for which the published defaults are not meant."""
+    """True if a config is of the embedded model, for which the published defaults are not meant."""
     return bool(config.model_name == TINY_MODEL)
 
 
 def is_published(config: Any) -> bool:
-    """Whether a config is of the very model that its recipe was published with, whoever offers it."""
+    """True if a config is of the very model that its recipe was published with, whoever offers it."""
     published = published_model_of(type(config))
     return published is not None and _own_name(config.model_name) == _own_name(published)
 

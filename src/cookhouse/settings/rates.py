@@ -63,7 +63,7 @@ class RateDefault(ByModel):
         return f"learning_rate is {found[0]:.3g}, by {found[1]}: {measured}; to take that: {way_back}"
 
     def _is_kept(self, config: Any, model: str) -> bool:
-        """Whether the published rate is set for a model that has come in the place of its own."""
+        """True if the published rate is set for a model that has come in the place of its own."""
         return given(config, "learning_rate") == self.published and plain_name(config.model_name) in successors(model)
 
     def _auto(self, config: Any, usual: float) -> float:

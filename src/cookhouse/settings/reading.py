@@ -41,11 +41,11 @@ class ReadIf:
             )
 
     def is_unread(self, config: Any, name: str) -> bool:
-        """Whether its value asks for something, and nothing reads it."""
+        """True if its value asks for something, and nothing reads it."""
         return not self.is_idle(config, name) and not self.is_read(config)
 
     def is_idle(self, config: Any, name: str) -> bool:
-        """Whether its value asks for nothing."""
+        """True if its value asks for nothing."""
         value = getattr(config, name)
         return value is None or value in self._idle
 

@@ -58,7 +58,7 @@ class UpdateSettings:
 
 
 def sets_clip(config: Any) -> bool:
-    """Whether somebody set a bound of the ratio, and so wants a loss that clips."""
+    """True if somebody set a bound of the ratio, and so wants a loss that clips."""
     return not (is_left_open(config, "clip_low") and is_left_open(config, "clip_high"))
 
 

@@ -57,12 +57,12 @@ class EpisodeShape:
 
     @property
     def has_several_turns(self) -> bool:
-        """Whether an episode may have more turns than one."""
+        """True if an episode may have more turns than one."""
         return True
 
     @property
     def has_tools(self) -> bool:
-        """Whether an episode may call tools: one that goes on after a call."""
+        """True if an episode may call tools: one that goes on after a call."""
         return self.has_several_turns
 
 
