@@ -82,7 +82,7 @@ def part_names(parts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether a folder is that of a sweep."""
+    """True if a folder is that of a sweep."""
     return _settings(folder) is not None
 
 
