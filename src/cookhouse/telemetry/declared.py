@@ -114,5 +114,5 @@ def ranked(names: Iterable[str], own: Mapping[str, Metric] | None = None) -> lis
 
 
 def is_held_out(name: str) -> bool:
-    """Whether a metric was measured on held-out data."""
+    """True if a metric was measured on held-out data."""
     return name.startswith("test/")
