@@ -175,7 +175,7 @@ class TinkerServiceClient(tinker.ServiceClient):
 
     @property
     def is_hosted(self) -> bool:
-        """Whether it is the hosted service, which does not report what it has counted."""
+        """True if it is the hosted service, which does not report what it has counted."""
         return not self._address
 
     async def context_tokens(self, model_name: str) -> int | None:

@@ -56,7 +56,7 @@ class BestWeights:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further step is to be taken."""
+        """True if no further step is to be taken."""
         return self._is_over or (self._patience is not None and self._num_worse >= self._patience)
 
     @property

@@ -25,7 +25,7 @@ class Source(Protocol[P_co]):
 
     @property
     def needs_answers(self) -> bool:
-        """Whether the next piece may take long, or hangs on the pieces before it: these are to be finished first."""
+        """True if the next piece may take long, or hangs on the pieces before it: these are to be finished first."""
 
     @property
     def progress(self) -> str:
