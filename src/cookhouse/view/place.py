@@ -147,7 +147,7 @@ def signature_of(path: Path) -> Signature | None:
 
 
 def _is_text(name: str) -> bool:
-    """Whether an address can have a name: some folders have bytes in theirs that are no text."""
+    """True if an address can have a name: some folders have bytes in theirs that are no text."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -50,7 +50,7 @@ class SharedService:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has been started and not ended."""
+        """True if it has been started and not ended."""
         return self._opener is not None
 
     @asynccontextmanager
