@@ -182,7 +182,7 @@ class BaseModelWeights(Weights):
         return not ("://" in self.name or "@" in self.name or self.is_folder)
 
     def may_be_had(self, *, has_service: bool) -> bool:
-        """Whether a base model might go by the name: it has an organization before it, or is on this machine.
+        """True if a base model might go by the name: it has an organization before it, or is on this machine.
         `has_service`: a service is configured, and may have base models of which nobody here knows.
         """
         plain = published_name(self.name)
@@ -228,17 +228,17 @@ def with_registry(weights: Weights, registry: str | None) -> Weights:
 
 
 def is_checkpoint_path(text: str) -> bool:
-    """Whether a text is the `tinker://` path of a checkpoint."""
+    """True if a text is the `tinker://` path of a checkpoint."""
     return text.startswith(_TINKER)
 
 
 def is_no_path_here(name: str) -> bool:
-    """Whether a name has the form of one that a service or a registry knows, so that no file is looked for."""
+    """True if a name has the form of one that a service or a registry knows, so that no file is looked for."""
     return is_checkpoint_path(name) or names_registered_model(name)
 
 
 def is_same_renderer(one: str, other: str) -> bool:
-    """Whether two names of renderers mean one; that of a file is known by its last part, wherever it is named from."""
+    """True if two names of renderers mean one; that of a file is known by its last part, wherever it is named from."""
     return Path(one).name == Path(other).name
 
 
