@@ -83,6 +83,6 @@ def token_meter(config: TrainingSettings, context: RunContext) -> TokenMeter:
 
 
 def is_metered(config: TrainingSettings, service: ServiceClient) -> bool:
-    """Whether the run counts by itself what goes to a service."""
+    """True if the run counts by itself what goes to a service."""
     is_asked = config.max_tokens_total is not None or config.price_per_million is not None
     return is_asked or bool(getattr(service, "is_hosted", False))

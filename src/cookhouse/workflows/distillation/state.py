@@ -68,7 +68,7 @@ class OffPolicyState(TrainingState):
 
     @property
     def is_verbatim(self) -> bool:
-        """Whether the student learns the very tokens that were sampled."""
+        """True if the student learns the very tokens that were sampled."""
         return self.config.teacher_renderer is None and self.config.answer_pattern is None
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def has_inspect_tasks(config: EvalSettings) -> bool:
-    """Whether tasks of Inspect AI are named."""
+    """True if tasks of Inspect AI are named."""
     return bool(names_in(config.inspect))
 
 

@@ -170,7 +170,7 @@ class RolloutSource:
 
     @property
     def _streams(self) -> bool:
-        """Whether a piece is made before all groups of its step are there."""
+        """True if a piece is made before all groups of its step are there."""
         needs_all = self.needs_whole_steps or self.refill is not None or self.settings.reduction == "token_mean"
         return self.settings.num_minibatches > 1 and not needs_all
 

@@ -74,7 +74,7 @@ class RolloutState(TrainingState):
 
     @property
     def scores_sequences(self) -> bool:
-        """Whether somebody is asked for the logprobs of whole sequences."""
+        """True if somebody is asked for the logprobs of whole sequences."""
         return False
 
 
@@ -114,5 +114,5 @@ class ReinforcementState(RolloutState):
 
     @property
     def scores_sequences(self) -> bool:
-        """Whether somebody is asked for the logprobs of whole sequences."""
+        """True if somebody is asked for the logprobs of whole sequences."""
         return self.reference is not None or self.config.policy_loss.reads_unsampled_tokens

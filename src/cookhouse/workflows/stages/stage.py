@@ -37,7 +37,7 @@ class Stage(Generic[S_contra]):
 
     @property
     def is_optional(self) -> bool:
-        """Whether it may be passed over."""
+        """True if it may be passed over."""
         return self.when is not None
 
 
