@@ -39,7 +39,7 @@ def install_command(extra: str) -> str:
 
 
 def has_engine(packages: Sequence[str] = ENGINE_PACKAGES) -> bool:
-    """Whether this environment has the engine's packages, or some of them; without, its runs train at a service
+    """True if this environment has the engine's packages, or some of them; without, its runs train at a service
     elsewhere.
     """
     return not _not_found(packages)

@@ -45,7 +45,7 @@ def cannot_write(path: Path, reason: str | None) -> InputError:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there; also of a path that no file system could have."""
+    """True if a folder is there; also of a path that no file system could have."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
