@@ -211,7 +211,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
 
 
 class _Stdin:
-    """What the holder of stdin says: any word asks the server to drain, and then the end."""
+    """Reader of stdin: any word asks the server to drain, the end of it to stop."""
 
     def __init__(self) -> None:
         self.drains: ConcurrentFuture[None] = ConcurrentFuture()

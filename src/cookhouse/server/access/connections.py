@@ -75,7 +75,7 @@ class Connection(Protocol):
 
 
 class Connections:
-    """Those of a server. Lives on the event loop."""
+    """Connections of a server. Lives on the event loop."""
 
     def __init__(self, limits: Limits, is_key: Callable[[str], bool]) -> None:
         self.limits = limits

@@ -22,7 +22,7 @@ from cookhouse.server.storage.store.tables import ServerRecord, SessionRecord
 
 
 class Heartbeats:
-    """What a server writes and reads each second, over a connection that no other work of its can hold up.
+    """Writes and reads of a server each second, over a connection that none of its other work can hold up.
 
     Blocking calls of one thread, for two seconds or so. Each raises StorageError where the database has not answered
     by then.
@@ -138,7 +138,7 @@ class FailureDetector:
         return self._looked_at - self._seen[server_id][1]
 
     def silent(self) -> Mapping[str, float]:
-        """Those who have said nothing for too long, and what each said last."""
+        """Servers that have not been heard from for too long, with the time of the last beat of each."""
         return {
             server_id: heard_at
             for server_id, (heard_at, at) in self._seen.items()

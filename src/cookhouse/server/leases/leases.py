@@ -160,7 +160,7 @@ class Leases:
         return session_id in self._coming or (self._keeper is not None and self._keeper.is_claiming)
 
     async def find(self, session_id: str) -> Holder | None:
-        """Who holds a session, as of a moment ago; None: it has ended, or never was. Raises StorageError."""
+        """Holder of a session, as of a moment ago; None: it has ended, or never was. Raises StorageError."""
         known = self._known.get(session_id)
         if known is not None and time.monotonic() - known[0] < _KNOWN_SECONDS:
             return known[1]

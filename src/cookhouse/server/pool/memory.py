@@ -12,7 +12,7 @@ _REMEMBERED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a command needs memory for, as far as that differs when workers are chosen."""
+    """Weights that a command needs memory for, as far as they matter when workers are chosen."""
 
     base_model: str
     lora: LoraSpec | None = None
@@ -27,14 +27,14 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What weights are of."""
+    """Base model and adapter shape of weights."""
 
     account: Account
     base_model: str
     lora: LoraSpec
 
     def need(self, *, trains: bool) -> Need:
-        """What a worker needs memory for that has them."""
+        """Need of a worker that has them."""
         return Need(self.base_model, replace(self.lora, seed=0), trains=trains)
 
 

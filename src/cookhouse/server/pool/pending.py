@@ -39,7 +39,7 @@ class StreamedTokens:
         self._num_generated.clear()
 
     def newest(self, output: SampleOutput) -> SampleOutput | None:
-        """What of a step the client does not have; None: it has all of it."""
+        """Part of a step that the client does not have; None: it has all of it."""
         newest = [self._cut(index, sequence) for index, sequence in enumerate(output.sequences)]
         if all(before is after for before, after in zip(output.sequences, newest, strict=True)):
             return output
@@ -119,7 +119,7 @@ class PendingCommand:
 
 
 def num_tokens(command: Command) -> int:
-    """What a command counts as when the load of workers is compared."""
+    """Tokens that a command counts as when the load of workers is compared."""
     match command:
         case Pass(request=request):
             return sum(datum.tokens_T.size for datum in request.data_D)
@@ -137,7 +137,7 @@ def forget_command(
     snapshot_ids: tuple[str, ...] = (),
     command_ids: tuple[str, ...] = (),
 ) -> Forget:
-    """What has a worker free things of an owner's."""
+    """Command by which a worker frees things of an owner's."""
     return Forget(
         command_id="",
         account=Account(owner, session_id),

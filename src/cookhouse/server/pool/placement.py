@@ -144,7 +144,7 @@ class Placement:
         return False
 
     def shape(self, model_id: str) -> Shape | None:
-        """What a model is of; None: it was never made here, or is forgotten."""
+        """Shape of a model; None: it was never made here, or is forgotten."""
         return self._shapes.get(model_id)
 
     def forget_shape(self, model_id: str) -> None:

@@ -178,7 +178,7 @@ class Supervisor:
         self._take_away(worker, lost, list(worker.commands.values()))
 
     def _left_at(self, worker: WorkerHandle) -> LostState:
-        """What goes with a worker that is drained."""
+        """Models and weights that leave with a worker that is drained."""
         return LostState(
             reason=f"{worker.name} has left",
             model_ids=self.pool.placement.models_of(worker),

@@ -31,11 +31,11 @@ class PublishedWeights:
         """Of those that are to be published again: the samples that wait for them."""
 
     def shape(self, snapshot_id: str) -> Shape | None:
-        """What weights are of; None: they were not published here."""
+        """Shape of weights; None: they were not published here."""
         return self._shapes.get(snapshot_id)
 
     def fetch(self, snapshot_id: str) -> Fetch | None:
-        """What reads weights from a file; None: there is none."""
+        """Command that reads weights from a file; None: there is none."""
         transferred = None if self.files is None else self.files.fetch(snapshot_id)
         return self._fetches.get(snapshot_id, transferred)
 
@@ -44,7 +44,7 @@ class PublishedWeights:
         return {fetch.url for fetch in self._fetches.values()}
 
     def need(self, request: SampleRequest) -> Need:
-        """What a worker needs memory for that generates a sample."""
+        """Need of a worker that generates a sample."""
         snapshot_id = request.snapshot_id
         if snapshot_id is None:
             return Need(request.base_model)

@@ -46,7 +46,7 @@ class Workers(Sequence[WorkerHandle]):
 
     @property
     def staying(self) -> Sequence[WorkerHandle]:
-        """Those that are not drained."""
+        """Workers that are not drained."""
         return [worker for worker in self._workers if not worker.is_draining]
 
     @property

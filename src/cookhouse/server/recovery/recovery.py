@@ -37,7 +37,7 @@ class Recovery:
         sequencer: Sequencer,
         sessions: Sessions,
     ) -> None:
-        """What was brought back is said once it has run again."""
+        """`say` is given a count of what was restored, once it has run again."""
         self._pool = pool
         self._intake = requests.intake
         self._journal = journal

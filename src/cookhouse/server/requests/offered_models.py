@@ -28,7 +28,7 @@ class OfferedModels:
 
     @property
     def names(self) -> Sequence[str]:
-        """What clients may ask for, context suffixes aside."""
+        """Names that clients may ask for, context suffixes aside."""
         return tuple(self._infos)
 
     def named(self, name: str) -> BaseModelInfo:

@@ -62,7 +62,7 @@ class HeldBytes:
 
     @contextmanager
     def lease(self, owner: str) -> Iterator["Lease"]:
-        """What is taken in the block is given back at its end."""
+        """Lease of shares: those taken in the block are given back at its end."""
         lease = Lease(self, owner)
         try:
             yield lease

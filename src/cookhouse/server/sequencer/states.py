@@ -213,7 +213,7 @@ class States:
         return state, covered
 
     async def _written(self, saving: _Saving) -> Saved:
-        """What was written of a state. Published weights that have no file then have been dropped to make room.
+        """Record of a state that was written. Published weights that have no file then have been dropped to make room.
 
         Raises:
             ServiceError: something could not be written.

@@ -35,7 +35,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """What one viewer may see of the store."""
+    """Part of the store that one viewer may see."""
 
     checkpoints: Sequence[CheckpointRow]
     """The newest."""
@@ -72,7 +72,7 @@ def read_listed(service: Service, viewer: Viewer) -> Listed:
 
 
 def read_servers(service: Service) -> Sequence[Member] | None:
-    """Those that share the sessions; None: this is the only one."""
+    """Servers that share the sessions; None: this is the only one."""
     return None if service.leases is None else service.leases.members.counted()
 
 

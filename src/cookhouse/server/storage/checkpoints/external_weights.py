@@ -15,7 +15,7 @@ from cookhouse.server.storage.store.rows import CheckpointRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Where the files of a checkpoint can be fetched until `expires_at`: route by file name."""
+    """Routes at which the files of a checkpoint can be fetched until `expires_at`, by file name."""
 
     routes: Mapping[str, str]
     expires_at: int

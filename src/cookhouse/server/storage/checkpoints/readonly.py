@@ -32,7 +32,9 @@ _log = logging.getLogger(__name__)
 
 
 class ReadOnlyCheckpoints:
-    """What lies in those folders, also what is written there later. Whoever has a key of this server may load it."""
+    """Checkpoints in those folders, also those that are written there later. Whoever has a key of this server may load
+    it.
+    """
 
     def __init__(
         self, state_dirs: Sequence[Path] = (), peft_folders: Sequence[Path] = (), *, imported: Path | None = None
