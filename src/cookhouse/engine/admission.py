@@ -67,7 +67,7 @@ class Admission:
         self._budget.check(num_bytes, what, way_out, but_for=but_for)
 
     def room_bytes(self) -> int:
-        """What a new model may take, with what would make way for it."""
+        """Bytes that a new model may take, with those that would make way for it."""
         idle = sum(self._bases.num_bytes(name) for name in self._bases if not self._users(name))
         return self._budget.spare_bytes(0) + self._samplers.idle_bytes + self._full_samplers.idle_bytes + idle
 

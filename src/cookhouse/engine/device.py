@@ -103,7 +103,7 @@ def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
 
 
 def device_in_words(name: str | None, precision: str | None) -> str:
-    """What an engine of this device and precision computes on, and in what, for a person. Raises as the two above."""
+    """Device and precision of an engine, for a person. Raises as the two above."""
     device = choose_device(name)
     dtype = str(choose_dtype(precision, device)).removeprefix("torch.")
     place = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"

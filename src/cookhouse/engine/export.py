@@ -43,7 +43,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInfo:
-    """What a checkpoint folder holds."""
+    """Content of a checkpoint folder."""
 
     base_model: str
     lora: LoraSpec
@@ -53,7 +53,7 @@ class CheckpointInfo:
 
 
 def inspect(folder: Path) -> CheckpointInfo:
-    """What a checkpoint folder holds.
+    """Read the content of a checkpoint folder.
 
     Raises:
         InputError: it holds no checkpoint.
@@ -230,7 +230,7 @@ def _layout(folder: Path, base_model: str, spec: LoraSpec) -> AdapterLayout:
 
 
 def _sites(base_model: str) -> tuple[LoraSite, ...]:
-    """Where adapters of a base model attach; its weights are not read."""
+    """Sites at which adapters of a base model attach; its weights are not read."""
     model = read_shapes(base_model)
     return adapt(model, model.get_output_embeddings(), Routing())
 

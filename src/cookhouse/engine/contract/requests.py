@@ -33,7 +33,7 @@ class BaseModelInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraSpec:
-    """What a run trains: an adapter of this shape, or with rank 0 every weight of the base model.
+    """Weights that a run trains: an adapter of this shape, or with rank 0 every weight of the base model.
 
     Scaling is 32 / rank, so that the best learning rate does not depend on the rank.
     """
@@ -88,7 +88,7 @@ class ForwardBackward:
 
     @property
     def num_bytes(self) -> int:
-        """What it takes to hold."""
+        """Memory that it takes."""
         arrays = (array for datum in self.data_D for array in (datum.tokens_T, *datum.loss_fn_inputs.values()))
         return _OBJECT_BYTES * len(self.data_D) + sum(_OBJECT_BYTES + array.nbytes for array in arrays)
 
@@ -153,7 +153,7 @@ class SampleRequest:
 
     @property
     def num_bytes(self) -> int:
-        """What it takes to hold."""
+        """Memory that it takes."""
         stops = sum(len(stop) if isinstance(stop, str) else 32 for stop in self.stop or ())
         targets = 0 if self.prompt_targets is None else 16 * len(self.prompt_targets.tokens_M)
         return _OBJECT_BYTES + self.prompt_T.nbytes + stops + targets
@@ -177,7 +177,7 @@ class SampledSequence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleOutput:
-    """What a request gives: the whole, or one step of it."""
+    """Output of a request: the whole, or one step of it."""
 
     request_id: str
     is_partial: bool = False

@@ -93,7 +93,7 @@ def is_checkpoint(folder: Path) -> bool:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What `write_manifest` wrote.
+    """Read the manifest that `write_manifest` wrote.
 
     Raises:
         DamagedError: the folder holds no checkpoint.

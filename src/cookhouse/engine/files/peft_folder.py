@@ -71,7 +71,7 @@ _ADAPTER_ONLY_INITS = (None, True, False, "gaussian", "eva", "orthogonal")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeftAdapter:
-    """What a PEFT folder holds."""
+    """Content of a PEFT folder."""
 
     base_model: str | None
     """As this engine names it; None if the folder does not say."""
@@ -142,7 +142,7 @@ def _elsewhere(layout: AdapterLayout) -> str | None:
 
 
 def read_peft(folder: Path) -> PeftAdapter:
-    """What a PEFT folder holds, checked; nothing is unpickled.
+    """Read and check the content of a PEFT folder; nothing is unpickled.
 
     Raises:
         InputError: it is not a LoRA of linear layers in safetensors, or has features that this engine does not compute.

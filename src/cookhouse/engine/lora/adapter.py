@@ -33,7 +33,7 @@ class Trained:
         self.gradient, self.adam_m, self.adam_v = (torch.zeros_like(self.params) for _ in range(3))
 
     def tensors(self, *, with_optimizer: bool, with_gradient: bool = False) -> dict[str, Tensor]:
-        """What a checkpoint holds, by name; the gradient only where it is not zero."""
+        """Tensors of a checkpoint, by name; the gradient only where it is not zero."""
         moments = {"adam_m": self.adam_m, "adam_v": self.adam_v} if with_optimizer else {}
         gradient = {"gradient": self.gradient} if with_gradient and self.has_gradient else {}
         return {"params": self.params, **moments, **gradient}
@@ -101,7 +101,7 @@ class Trained:
 
     @property
     def _changed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What a step changes."""
+        """Tensors that a step changes."""
         return self.params, self.adam_m, self.adam_v
 
     def _stays_finite(self, step: AdamStep, grad_norm: float) -> bool:

@@ -42,7 +42,7 @@ def max_slots(sites: Sequence[LoraSite]) -> int:
 
 
 def stack_bytes(sites: Sequence[LoraSite], rank: int, num_slots: int, dtype: torch.dtype) -> int:
-    """What a stack takes."""
+    """Bytes that a stack takes."""
     features = ((site.num_experts or 1) * (site.in_features + site.out_features) for site in sites)
     return num_slots * _aligned(rank) * sum(features) * dtype.itemsize
 
@@ -120,7 +120,7 @@ class AdapterStack:
     def _copies(
         self, matrices: Mapping[str, tuple[Tensor, Tensor]], weights: Weights
     ) -> Iterator[tuple[Tensor, Tensor, float]]:
-        """Where each matrix of an adapter goes within a slot, and its factor there."""
+        """Source, target within a slot and factor of each matrix of an adapter."""
         rank, scaling = weights.layout.spec.rank, weights.layout.scaling
         assert rank <= self.rank
         for name, (a, b) in weights.views.items():

@@ -91,7 +91,7 @@ class _StackPlan:
 
     @property
     def num_bytes(self) -> int:
-        """What it will take."""
+        """Bytes that it will take."""
         return stack_bytes(self.sites, self.rank, len(self.slots), self.dtype)
 
     def make(self, device: torch.device) -> "Groups":

@@ -83,7 +83,8 @@ class Activations:
             self.max_bytes = before
 
     def plan(self, num_tokens: int, input_bytes: int, segments: Sequence[Segment]) -> int:
-        """How many layers, the first ones, compute again. `input_bytes` is what one token takes before a layer.
+        """Number of layers, counted from the first, that compute again. `input_bytes` is what one token takes before a
+        layer.
 
         Raises:
             PassTooLongError: memory does not suffice even where all of them do.

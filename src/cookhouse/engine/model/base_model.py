@@ -128,7 +128,7 @@ class BaseModel:
 
     @cached_property
     def info(self) -> BaseModelInfo:
-        """What a client may know of the model."""
+        """Facts about the model that clients may see."""
         return describe(self.name, self.config)
 
     @property
@@ -138,7 +138,9 @@ class BaseModel:
 
     @property
     def state_bytes(self) -> int:
-        """What the state of a sequence takes in its recurrent layers, whatever its length; 0 where there are none."""
+        """Bytes that the state of a sequence takes in its recurrent layers, whatever its length; 0 where there are
+        none.
+        """
         return sum(shape.num_bytes(self.dtype) for shape in self.state_shapes.values())
 
     @cached_property
@@ -246,7 +248,7 @@ class BaseModel:
 
     @torch.no_grad()
     def _probe(self) -> AttentionShapes:
-        """What each layer asks of a layout, seen in a pass over one token.
+        """Record the shapes that each layer asks of a layout, in a pass over one token.
 
         Raises:
             InputError: some layer asks nothing of this engine, so that sequences would run into each other; or attends

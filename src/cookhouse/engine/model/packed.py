@@ -33,7 +33,7 @@ class PackedWeights:
 
     @property
     def num_bytes(self) -> int:
-        """What the copies take, made or not."""
+        """Bytes that the copies take, made or not."""
         return sum(weight.numel() * weight.itemsize for weight in self._weights.values())
 
     @property

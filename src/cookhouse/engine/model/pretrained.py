@@ -124,7 +124,7 @@ def is_packed(name: str) -> bool:
 
 
 def describe(name: str, config: Any) -> BaseModelInfo:
-    """What a client may know of a model, without its weights."""
+    """Facts about a model that clients may see, read without its weights."""
     source = resolve_model(name)
     return BaseModelInfo(
         name=name,
@@ -160,8 +160,8 @@ def num_parameters(name: str) -> int:
 
 @contextlib.contextmanager
 def refusals(name: str, what: str) -> Iterator[None]:
-    """What goes wrong while a model is tried, as a refusal of it by name. Its files are a stranger's, and the code that
-    reads and runs them is of other libraries: they may raise anything.
+    """Turn errors within, while a model is tried, into a refusal of it by name. Its files are a stranger's, and the
+    code that reads and runs them is of other libraries: they may raise anything.
     """
     try:
         yield

@@ -85,7 +85,7 @@ def can_page(device: torch.device, dtype: torch.dtype) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
-    """What `PagedLayout` does, told by tensors on the device alone.
+    """`PagedLayout` in terms of tensors on the device alone.
 
     Attending reads nothing back to the host and allocates by shapes, so that a captured CUDA graph of it serves
     whatever the tensors are filled with later. A row that belongs to no sequence is a piece of its own with context 1

@@ -34,7 +34,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a row is sampled. `temperature` 0 is greedy, `top_k` −1 and `top_p` 1 filter nothing."""
+    """Sampling parameters of a row. `temperature` 0 is greedy, `top_k` −1 and `top_p` 1 filter nothing."""
 
     temperature: float
     top_k: int

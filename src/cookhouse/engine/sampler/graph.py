@@ -37,7 +37,7 @@ _BLOCKS_FACTOR = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """What a graph is captured for."""
+    """Shape for which a graph is captured."""
 
     num_rows: int
     num_blocks: int

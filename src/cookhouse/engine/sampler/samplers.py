@@ -64,7 +64,7 @@ class Samplers(UserDict[str, Sampler]):
 
     @property
     def idle_bytes(self) -> int:
-        """What caches of samplers without work take, or may take."""
+        """Bytes that caches of samplers without work take, or may take."""
         uses = [sampler.cache_use for sampler in self.values() if not sampler.has_work]
         return sum(use.max_blocks * use.block_bytes for use in uses)
 
@@ -117,7 +117,7 @@ class Samplers(UserDict[str, Sampler]):
             )
 
     def _cache_bytes(self, base: BaseModel, held: int) -> int:
-        """How many bytes the cache of a base model may take by now, so many of which it holds."""
+        """Bytes that the cache of a base model may take by now, so many of which it holds."""
         bytes_per_token = base.cache_shape.num_features * base.dtype.itemsize
         bytes_per_sequence = bytes_per_token * base.info.max_context_tokens + 2 * base.state_bytes
         # Asked for every request: what the heap keeps must not go back each time.

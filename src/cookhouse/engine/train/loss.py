@@ -13,7 +13,7 @@ from cookhouse.engine.contract import ForwardBackward
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossInputs:
-    """What a loss reads beside lp: float inputs by name, options, and which datum each target belongs to.
+    """Inputs of a loss besides lp: float inputs by name, options, and the datum of each target.
 
     Tensors hold the M targets of several datums end to end, fp32; `datum_M` counts from 0 and never decreases.
     """

@@ -29,7 +29,7 @@ _EVENTS = get_args(Event)
 
 
 class Process(Protocol):
-    """What runs at the other end; a `subprocess.Popen` is one."""
+    """Process at the other end; a `subprocess.Popen` is one."""
 
     def kill(self) -> None:
         """End it, whatever it does."""

@@ -54,7 +54,7 @@ class RoomWatch:
         """The last one."""
 
     def look(self, turn: Turn | None, *, has_forgotten: bool) -> Room | None:
-        """What is to be told after a turn, or after something was forgotten; None: nothing."""
+        """Room to be reported after a turn, or after something was forgotten; None: nothing has changed."""
         now = self._clock()
         if not (has_forgotten or _takes_memory(turn) or (turn is not None and now - self._looked_at >= _LOOK_SECONDS)):
             return None
@@ -108,7 +108,7 @@ class Loop:
 
     @property
     def room(self) -> Room:
-        """What it has room for, as it was told last."""
+        """Room, as it was reported last."""
         return self._room.told
 
     def submit(self, commands: Sequence[Command]) -> None:

@@ -28,14 +28,14 @@ IsHeld = Callable[[Command], bool]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the engine does next: one command, passes that run together, or (sample) one step of all samples."""
+    """The engine's next work: one command, passes that run together, or (sample) one step of all samples."""
 
     kind: TurnKind
     commands: tuple[Command, ...] = ()
 
 
 def num_tokens(command: Command) -> int:
-    """What a command counts as, for whose turn it is and for what its turn costs whom."""
+    """Tokens that a command counts as, in the order of turns and in the accounts of owners."""
     if isinstance(command, Pass):
         return sum(datum.tokens_T.size for datum in command.request.data_D)
     return command.request.prompt_T.size if isinstance(command, Sample) else 0
@@ -149,7 +149,7 @@ class Queues:
 
 
 class Turns:
-    """What waits for the engine. `deterministic`: no pass shares a turn."""
+    """Work that waits for the engine. `deterministic`: no pass shares a turn."""
 
     def __init__(self, *, max_pass_tokens: int, deterministic: bool = False) -> None:
         self._max_tokens = 0 if deterministic else max_pass_tokens

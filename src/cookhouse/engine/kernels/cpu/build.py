@@ -44,7 +44,7 @@ class Kernels:
         return sorted(self.folder.glob("*.cpp"))
 
     def prebuilt(self, target: Target) -> Path:
-        """Where a wheel may have it."""
+        """Path at which a wheel may have it."""
         return self.folder / PREBUILT / f"{self.name}-{target.name}.so"
 
 
@@ -181,7 +181,7 @@ def _loaded(file: Path, functions: Sequence[str]) -> ctypes.CDLL:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Where libraries are kept; a folder for this time alone where there is none to trust."""
+    """Folder in which libraries are kept; a folder for this time alone where there is none to trust."""
     kept = cache_folder()
     if kept is not None:
         yield kept
@@ -191,7 +191,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _processor() -> str:
-    """What -march=native depends on."""
+    """Facts about the processor that -march=native depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -231,7 +231,7 @@ class Cluster:
         return group, bundle
 
     def _fitted(self, fit: Callable[[Sequence[Amounts]], _T]) -> _T:
-        """What fits the nodes that there are, of which some may be coming up still.
+        """Fit to the nodes that there are, of which some may be coming up still.
 
         Raises:
             InputError: nothing does, for what `fit` says.
@@ -257,7 +257,7 @@ class Cluster:
 
 
 def _totals() -> list[Amounts]:
-    """What each node has."""
+    """Resources of each node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 

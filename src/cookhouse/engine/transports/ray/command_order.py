@@ -65,7 +65,7 @@ class CommandOrder:
                 held.command, held.is_transfer = command, False
 
     def take(self) -> tuple[Sequence[Command | None], Sequence[Load | Fetch]]:
-        """What is to be sent now, in order; and what is to be carried: `arrived` is to be called for each."""
+        """Commands to be sent now, in order; and those to be carried: `arrived` is to be called for each."""
         ready: list[Command | None] = []
         to_carry: list[Load | Fetch] = []
         still: list[_Held] = []

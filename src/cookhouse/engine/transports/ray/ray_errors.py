@@ -36,7 +36,7 @@ def is_loss(error: Exception) -> bool:
 
 
 def failure_of(error: Exception) -> Failure:
-    """That of a command which raised an error, here or in an actor."""
+    """Failure of a command which raised an error, here or in an actor."""
     cause = error.cause if isinstance(error, RayTaskError) else error
     failure = Failure.of(cause)
     if isinstance(cause, NO_ROOM):

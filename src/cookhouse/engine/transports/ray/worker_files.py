@@ -46,7 +46,7 @@ class WorkerFiles:
             os.close(descriptor)
 
     def sums(self, name: str, part_bytes: int) -> dict[str, Sums]:
-        """What has become of all files in a folder, in parts of so many bytes, by name relative to it."""
+        """Checksums of all files in a folder, in parts of so many bytes, by name relative to it."""
         folder = self._path(name)
         return {each: _sums(folder / each, num_bytes, part_bytes) for each, num_bytes in file_sizes(folder).items()}
 
