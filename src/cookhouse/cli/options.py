@@ -103,7 +103,7 @@ def _most_used_first(fields: Sequence[ConfigField]) -> list[ConfigField]:
 
 
 def layers_of(settings: Sequence[str], files: Sequence[Path], flags: Mapping[str, str | None]) -> Layers:
-    """What files, `key=value` words and flags say, the files first.
+    """Settings of files, `key=value` words and flags, the files first.
 
     Raises:
         InputError: a word is not `key=value`, a setting is given twice, or a file cannot be read.
@@ -191,7 +191,7 @@ def _flag(name: str) -> str:
 
 
 def _metavar(annotation: Any) -> str:
-    """What a setting takes, in one word: INTEGER, TEXT, or the choices."""
+    """Kind of value that a setting takes, in one word: INTEGER, TEXT, or the choices."""
     origin = typing.get_origin(annotation)
     if origin is typing.Literal:
         return "|".join(str(choice) for choice in typing.get_args(annotation))

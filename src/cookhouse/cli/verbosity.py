@@ -18,7 +18,7 @@ _OF_RETRIES = ("retry", "thrown while requesting")
 
 
 class Level(StrEnum):
-    """What is logged at least."""
+    """Lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -27,7 +27,7 @@ class Level(StrEnum):
 
 
 def show_logs(environ: Mapping[str, str] = os.environ) -> None:
-    """What is logged goes to stderr, warnings and errors unless the environment says otherwise, in lines.
+    """Log to stderr in lines: warnings and errors, unless the environment says otherwise.
 
     What is logged with an exception, or of a request that the SDK gives up, is told as the error it becomes, unless
     more was asked for.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class ChatHistory:
-    """What was said so far."""
+    """The conversation so far."""
 
     system: str | None = None
     turns: "list[Message]" = field(default_factory=list)
@@ -270,7 +270,7 @@ class ChatSession:
 
 
 def _partial(text: str) -> "Message | None":
-    """What was said before an answer was stopped; None: nothing."""
+    """The part of an answer that came before it was stopped; None: nothing."""
     return {"role": "assistant", "content": text} if text.strip() else None
 
 

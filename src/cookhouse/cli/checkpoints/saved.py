@@ -181,13 +181,13 @@ def _in_folder(folder: Path) -> SavedCheckpoint:
 
 
 def meant(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint:
-    """What is meant where the run is named that saved these: the best where it kept that, else the last."""
+    """Choose the checkpoint that the name of the run stands for: the best where it kept that, else the last."""
     return next((each for each in reversed(saved) if each.best is not None), saved[-1])
 
 
 def _of_run(folder: Path) -> list[SavedCheckpoint]:
-    """What a run recorded, the training state after the weights for sampling: its weights are never rounded. What the
-    run's own service keeps of it is left out without the engine.
+    """Checkpoints that a run recorded, the training state after the weights for sampling: its weights are never
+    rounded. What the run's own service keeps of it is left out without the engine.
     """
     from cookhouse.report import checkpoint_text
     from cookhouse.weights.checkpoints import CheckpointFile

@@ -110,7 +110,7 @@ def _print_parts(console: Console, path: Path) -> None:
 
 
 def _print_settings(console: Console, record: RunRecord) -> None:
-    """Those that somebody set, as far as the run tells; else all."""
+    """Print the settings that somebody set, as far as the run has recorded it; else all."""
     every = [each for each in recorded_settings(record.config) if each.name != "runs"]  # those stand in the table
     if not every:
         return
