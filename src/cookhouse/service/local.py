@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def service_folder(run_folder: Path) -> Path:
-    """Where the embedded service of a run keeps its state; a run that is a part of another has that one's."""
+    """Folder in which the embedded service of a run keeps its state; a run that is a part of another has that one's."""
     own, whole = run_folder / "service", run_folder.parent / "service"
     is_part = (run_folder.parent / CONFIG_FILE).is_file() and whole.is_dir()
     return whole if is_part and not own.is_dir() else own
@@ -63,7 +63,7 @@ def is_readable_state(state_dir: Path) -> bool:
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
-    """Where a service keeps its state when no folder is named.
+    """Folder in which a service keeps its state when none is named.
 
     Raises:
         InputError: the user has no home.

@@ -45,7 +45,7 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStart:
-    """How a server is started, each time."""
+    """Command and settings with which a server is started, each time."""
 
     arguments: Sequence[str]
     first: Sequence[str]
