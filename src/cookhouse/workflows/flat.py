@@ -41,7 +41,7 @@ Loaded = tuple[Any, Sequence[Any]] | tuple[Any, Sequence[Any], Sequence[str]]
 
 @dataclass(kw_only=True)
 class FlatState(RunState):
-    """What the stages of a flat file hand to one another."""
+    """State that the stages of a flat file share."""
 
     config: RatedConfig
     file: Path

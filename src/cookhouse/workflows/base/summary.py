@@ -153,7 +153,7 @@ def _answer(answers: Sequence[RecordedAnswer], index: int) -> str | None:
 
 
 class RatedConfig(Protocol):
-    """What `settings_notes` reads."""
+    """Settings that `settings_notes` reads."""
 
     @property
     def model_name(self) -> str: ...
@@ -166,7 +166,7 @@ class RatedConfig(Protocol):
 
 
 def settings_notes(config: RatedConfig, *, by_reward: bool = False) -> list[str]:
-    """What a person should know about settings that are not refused."""
+    """Notes for a person on settings that are not refused."""
     return [
         *_renderer_notes(config),
         *_rate_source_notes(config),
@@ -175,7 +175,7 @@ def settings_notes(config: RatedConfig, *, by_reward: bool = False) -> list[str]
 
 
 def _rate_source_notes(config: RatedConfig) -> list[str]:
-    """Where the learning rate comes from, if it is to be found out."""
+    """Note on the source of the learning rate, if it is to be found out."""
     default = chz.chz_fields(config)["learning_rate"]._munger
     if isinstance(default, RateDefault):
         note = default.note(config)
@@ -199,7 +199,7 @@ def _renderer_notes(config: RatedConfig) -> list[str]:
 
 
 def model_fact(model: str) -> str:
-    """What kind of model it is, and its sizes as far as they are known."""
+    """Kind of the model, and its sizes as far as they are known."""
     sizes = dims(model)
     parts = [f"family {_family(model) or 'unknown'}"]
     if sizes is not None:
@@ -227,7 +227,7 @@ def _why_template(model: str) -> str:
 
 
 def context_fact(context_tokens: int | None) -> str:
-    """How long a sequence the model takes."""
+    """Length of the sequences that the model takes."""
     if context_tokens is None:
         return "unknown here; the service will say, before anything is trained"
     return f"{context_tokens:,} tokens, prompt and answer together"

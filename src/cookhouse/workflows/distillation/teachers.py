@@ -33,7 +33,7 @@ class Teacher:
 
 @dataclass(frozen=True, kw_only=True)
 class Teachers:
-    """Who teaches which group."""
+    """Assignment of groups to teachers."""
 
     by_tag: Mapping[str, Teacher]
     """By the first tag of a group, which names its environment where there are several."""

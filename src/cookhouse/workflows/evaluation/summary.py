@@ -12,7 +12,7 @@ from cookhouse.workflows.evaluation.state import EvaluationState
 
 
 def evaluation_facts(state: EvaluationState) -> Mapping[str, str]:
-    """What would be asked."""
+    """Facts of the evaluation that would run."""
     config = state.config
     items = {
         loaded.name: f"{len(loaded.items):,} of {loaded.num_all:,} items from {state.sources[loaded.name]}"

@@ -66,7 +66,7 @@ class StreamedConversations(Sequence[Conversation]):
 
 @dataclass(frozen=True, kw_only=True)
 class RunData:
-    """What a run reads. Where sets are mixed, there are as many `train` as `weights`."""
+    """Data sets that a run reads. Where sets are mixed, there are as many `train` as `weights`."""
 
     train: Sequence[TrainingRows]
     weights: Sequence[float]
