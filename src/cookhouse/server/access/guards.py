@@ -15,7 +15,7 @@ _NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 class OneLength:
-    """Refuses Content-Length beside Transfer-Encoding, and closes the connection (RFC 9112, 6.1)."""
+    """Refuses Content-Length with Transfer-Encoding, and closes the connection (RFC 9112, 6.1)."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

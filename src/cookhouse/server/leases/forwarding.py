@@ -183,7 +183,7 @@ def _raw_path(request: Request) -> bytes:
 _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 1.0
 _SURE_SECONDS = 2 * SILENT_SECONDS
-"""A server that does not answer for so long, and is heard of all the same, is not one that has died."""
+"""A server that does not answer for so long, and still writes its beats, is not one that has died."""
 
 Ask = Callable[[str], Awaitable[str]]
 """The id of the server at a URL; raises UnreachableError."""

@@ -179,7 +179,7 @@ class Keeper:
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
         self._heard_at = steady_seconds()
-        """When this server was heard of last, at least."""
+        """Time of this server's last beat, at least."""
         self._known: frozenset[tuple[str, bool]] = frozenset()
         self._num_beats = 0
         self._num_unanswered = 0
@@ -247,7 +247,7 @@ class Keeper:
                 self._wake.wait(max(0.0, began_at + BEAT_SECONDS - steady_seconds()))
 
     def _check_loop(self) -> None:
-        """Raises LeaseLostError: the event loop does not run, and this server is to be heard of no more."""
+        """Raises LeaseLostError: the event loop does not run, and this server is to write no more beats."""
         if self._num_unanswered >= _STUCK_BEATS:
             _log.error("the event loop has not run for %.0f s, and this server ends", _STUCK_BEATS * BEAT_SECONDS)
             faulthandler.dump_traceback()

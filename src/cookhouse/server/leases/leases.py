@@ -119,7 +119,7 @@ class Leases:
 
     @property
     def num_living(self) -> int:
-        """Servers that are heard of, as of the last beat."""
+        """Servers that are alive, as of the last beat."""
         return 0 if self._keeper is None else len(self._keeper.living)
 
     @property

@@ -192,7 +192,7 @@ class Members:
         self.serving = Serving()
 
     def check(self, profile: Profile) -> None:
-        """Raises InputError: this server keeps things elsewhere than those that are heard of."""
+        """Raises InputError: this server keeps things in other places than those that are alive."""
         with self._database.reading() as session:
             check_places(profile, _profiles(session.connection()))
 
@@ -310,7 +310,7 @@ class Members:
 
 
 def _profiles(connection: sa.Connection) -> Sequence[tuple[str, Profile]]:
-    """Of the servers that are heard of, with their URLs."""
+    """Of the servers that are alive, with their URLs."""
     columns = ServerRecord.url, ServerRecord.journal, ServerRecord.checkpoints, ServerRecord.base_models
     heard = sa.select(*columns).where(ServerRecord.heard_at > NOW - SILENT_SECONDS)
     return [

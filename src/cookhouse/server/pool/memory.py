@@ -16,7 +16,7 @@ class Need:
 
     base_model: str
     lora: LoraSpec | None = None
-    """Of the weights beside it, whatever their seed; None: there are none."""
+    """Of the weights on it, whatever their seed; None: there are none."""
     trains: bool = False
 
     @classmethod
@@ -91,7 +91,7 @@ class WorkerMemory:
         return self.base_model_bytes.get(need.base_model, 0) > self.room.free_bytes
 
     def has_room(self, need: Need, num_bytes: int) -> bool:
-        """True if so much is free beside the base model, as reported, and the worker can load that."""
+        """True if so much is free besides the base model, as reported, and the worker can load that."""
         if self.room is None or self.lacks_room(need) or need.base_model in self._unloadable:
             return False
         is_loaded = self.has_base_model(need.base_model)

@@ -187,7 +187,7 @@ class WorkerHandle:
         self.submit(Forget(command_id="", account=account, snapshot_ids=(snapshot_id,)))
 
     def knows(self, command: Forget) -> bool:
-        """True if it has anything of what is to be forgotten, beside models."""
+        """True if it has anything of what is to be forgotten, apart from models."""
         is_asked = any(name in self.commands for name in command.command_ids)
         return bool(command.urls) or self.memory.knows(command) or is_asked
 
@@ -199,7 +199,7 @@ class WorkerHandle:
             self._worker.submit(commands)
 
     async def _start(self) -> tuple[Up, Sequence[Event]]:
-        """A worker that is up, and what it reported beside that."""
+        """A worker that is up, and its other reports."""
         self._worker = self._make_worker(self.plan)
         while True:
             events = await self._worker.events()

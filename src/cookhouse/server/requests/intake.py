@@ -53,7 +53,7 @@ class _Kind:
     read: Read
     plan: Callable[[str, Any, Drawn], RequestPlan]
     find: Callable[[str, Any], Awaitable[Mapping[str, Any]]] | None = None
-    """What to draw beside what is drawn for every request."""
+    """Values to draw besides those drawn for every request."""
 
 
 class Intake:

@@ -25,7 +25,7 @@ from cookhouse.server.storage.journal import Answer, DropAnswers, GroupCommit
 
 _log = logging.getLogger(__name__)
 _RECORD_BYTES = 1024
-"""About what a future takes beside the body of its result."""
+"""About what a future takes besides the body of its result."""
 _FETCH_AGAIN_SECONDS = 60.0
 """After it was fetched, a result may still be asked for: its answer was lost on the way."""
 

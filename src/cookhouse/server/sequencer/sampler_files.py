@@ -1,4 +1,4 @@
-"""Files of published weights: written beside the states of models, and dropped beyond what they may take."""
+"""Files of published weights: written next to the states of models, and dropped beyond what they may take."""
 
 import asyncio
 import uuid

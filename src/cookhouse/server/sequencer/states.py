@@ -168,7 +168,7 @@ class States:
         if state is not None:
             await self._supervisor.wait_for_publications(model.model_id)
             if history.num_moves == saving.num_moves and not history.is_saving and model.loss is None:
-                self._supervisor.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
+                self._supervisor.balance(model.model_id, state.num_bytes)  # little would have to run again there
 
     def _note_failure(self, error: CookhouseError) -> None:
         """Have no state tried for a while: a disk that is full for one model is full for all."""

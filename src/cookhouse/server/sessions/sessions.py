@@ -1,6 +1,6 @@
 """Live sessions, and the models and samplers in them. Lives on the event loop.
 
-A session ends when its client says so, or when it has not been heard of for `session_seconds`; its models and snapshots
+A session ends when its client says so, or when there was no contact for `session_seconds`; its models and snapshots
 are freed then. A restart brings it back from the journal; without one, nothing of it survives but the checkpoints.
 """
 
@@ -183,7 +183,7 @@ class Hearing:
             del self._bodies[body]
 
     def silent_seconds(self, session_id: str, owner: str, heard_at: float) -> float:
-        """Since a session was heard of, which its own requests last did at `heard_at`."""
+        """Seconds since a session's last contact; its own requests were last made at `heard_at`."""
         now = time.monotonic()
         if session_id in self._num_polls:
             return 0.0
@@ -240,7 +240,7 @@ class Sessions:
         return self.add(self._new_id(), owner, idempotency_key), True
 
     def add(self, session_id: str, owner: str, idempotency_key: str | None) -> Session:
-        """A session of this id, which has now been heard of."""
+        """A session of this id, whose last contact is now."""
         session = Session(
             session_id=session_id, owner=owner, idempotency_key=idempotency_key, heard_at=time.monotonic()
         )
@@ -285,7 +285,7 @@ class Sessions:
 
     @contextmanager
     def polling(self, session_id: str) -> Iterator[None]:
-        """Within, the client of a session waits for an answer: it is heard of all the while."""
+        """Within, the client of a session waits for an answer, which counts as contact all the while."""
         self.hear(session_id)
         with self.hearing.polling(session_id):
             try:
@@ -294,7 +294,7 @@ class Sessions:
                 self.hear(session_id)
 
     def silent_seconds(self, session: Session) -> float:
-        """For how long nothing has been heard of a session, while this server was awake."""
+        """Seconds since the last contact of a session, while this server was awake."""
         return self.hearing.silent_seconds(session.session_id, session.owner, session.heard_at)
 
     @contextmanager
@@ -307,7 +307,7 @@ class Sessions:
             self._is_unheard = False
 
     def session(self, session_id: str, owner: str) -> Session:
-        """A live session, which has now been heard of.
+        """A live session, whose last contact is now.
 
         Raises:
             GoneError: it has ended, never was, or belongs to another tenant.

@@ -28,7 +28,7 @@ class Machine:
     disk_bytes: int
     disk_free_bytes: int
     database_bytes: int | None
-    """None: the rows lie elsewhere."""
+    """None: the rows lie in another database."""
     journal_bytes: Mapping[str, int | None]
     """By folder; None: it has too many files to look at."""
 

@@ -16,7 +16,9 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 _TOKEN_DTYPE = np.dtype("<i4")
 _MAX_LENGTH = 2**31
 _OBJECT_BYTES = 1024
-"""What a chunk, a tensor or a datum takes beside its values, and its time; on the wire an empty one takes two bytes."""
+"""Bytes that a chunk, a tensor or a datum takes besides its values, and its time; on the wire an empty one takes two
+bytes.
+"""
 
 
 class Allowance:

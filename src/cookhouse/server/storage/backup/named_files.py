@@ -83,7 +83,7 @@ def damage_of(state_dir: Path, path: str, written: Written) -> str | None:
 
 
 def is_segment(path: str) -> bool:
-    """True if it is one of the journal's, which may lie elsewhere."""
+    """True if it is one of the journal's, which may lie in another folder."""
     return path.startswith(f"{_JOURNAL}/")
 
 

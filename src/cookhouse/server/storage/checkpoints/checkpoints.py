@@ -62,7 +62,7 @@ class Checkpoints:
         is_shared: bool = False,
         remote: RemoteCheckpoints | None = None,
     ) -> None:
-        """Folders that the store does not know are put aside, in a folder beside this one: at once, unless other
+        """Folders that the store does not know are put aside, in a folder next to this one: at once, unless other
         servers write to the same folder. `remote`: where new checkpoints go; those that lie in the folder stay there.
         """
         self._remote = remote

@@ -54,7 +54,7 @@ class ExternalWeights:
         Raises:
             NotFoundError: this process did not make the link, or the checkpoint has been deleted.
             GoneError: the link has ended.
-            ServiceError: its files lie elsewhere, and cannot be fetched.
+            ServiceError: its files lie at another place, and cannot be fetched.
         """
         # Nothing of an unsigned link is used: what is signed are names that this server gave.
         self._signer.check(signature, expires_at, checkpoint_id, name)

@@ -1,4 +1,4 @@
-"""Weights that lie elsewhere, to be loaded and never changed: checkpoints in the state folders of other servers of the
+"""Weights in other folders, to be loaded and never changed: checkpoints in the state folders of other servers of the
 same user, and adapters in PEFT folders.
 
 So stages chain without a shared server: a run's own server loads what the server of an earlier run wrote.

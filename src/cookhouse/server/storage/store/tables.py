@@ -183,7 +183,7 @@ class StateRecord(SummedColumns, Base):
 
 
 class ServerRecord(Base):
-    """A server that shares the database with others, as long as it is heard of."""
+    """A server that shares the database with others, as long as it writes its beats."""
 
     __tablename__ = "servers"
 

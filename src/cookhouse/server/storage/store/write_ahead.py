@@ -30,7 +30,7 @@ class _Frame:
 
 def log_damage(database: Path) -> str | None:
     """Why frames of a log that nobody has open are not what was written; None: they are, or there is no log. What was
-    written last is compared where the index of its last writer lies beside it, as it does but on a copied folder.
+    written last is compared where the index of its last writer lies next to it, as it does but on a copied folder.
 
     Raises:
         OSError: it cannot be read.
