@@ -97,7 +97,7 @@ def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
     if device.type == "cuda":
         is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
         return torch.bfloat16 if is_fast else torch.float32
-    # A step takes a third less time where the processor multiplies bf16 faster; elsewhere fp32 is faster, and exact.
+    # A step takes a third less time where the processor multiplies bf16 faster; on others fp32 is faster, and exact.
     kernels = cpu_kernels()
     return torch.bfloat16 if kernels is not None and kernels.gains_from_bf16 else torch.float32
 

@@ -76,7 +76,7 @@ def export_peft(
 ) -> None:
     """Write the adapter of a checkpoint folder as a PEFT folder that gives the same logits over its base model.
 
-    The tokenizer and a model card lie beside it; `origin` is what the card says of where it came from. `base_name` is
+    The tokenizer and a model card lie next to it; `origin` is what the card says of where it came from. `base_name` is
     what others call the base model, which may lie in a folder of this machine; None: as the checkpoint has it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""An engine that computes nothing: each call takes fixed seconds, and its results follow from what it was told.
+"""An engine that computes nothing: each call takes fixed seconds, and its results follow from its commands.
 
 Weights, moments and gradient of a model are hashes over all that made them, in order, so that a pass or step that was
 lost, doubled or moved shows in the weights after the next step, in every metric after it, and in what is sampled.

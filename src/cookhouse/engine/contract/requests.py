@@ -11,7 +11,7 @@ from cookhouse.losses import pair_losses
 from cookhouse.losses.bounds import ADAM
 
 _OBJECT_BYTES = 1024
-"""What a list or an array takes beside its values, roughly."""
+"""Bytes that a list or an array takes besides its values, roughly."""
 PAIR_LOSSES = tuple(name for name, loss in pair_losses.BUILT_IN_PAIR_LOSSES.items() if not loss.compares_batch)
 """Losses over pairs of datums (chosen, rejected, chosen, ...), besides those over tokens."""
 
@@ -126,7 +126,7 @@ class SampleRequest:
     seed: int
     """Sample i of a request uses (seed, i): tokens depend on no neighbors in the batch, and are the same again."""
     owner: str = ""
-    """Requests of different owners share no cached prefix: how fast one is answered tells nothing of the others'.
+    """Requests of different owners share no cached prefix: how fast one is answered shows nothing of the others'.
     Owners take turns, then the sessions of an owner.
     """
     session_id: str = ""
@@ -138,13 +138,13 @@ class SampleRequest:
     top_k: int = -1
     top_p: float = 1.0
     stop: Sequence[str | int] | None = None
-    """What ends a sample beside the model's end tokens; empty: nothing does but `max_tokens`, end tokens neither."""
+    """What ends a sample besides the model's end tokens; empty: nothing does but `max_tokens`, end tokens neither."""
     prompt_logprobs: bool = False
     topk_prompt_logprobs: int = 0
     topk_sample_logprobs: int = 0
     prompt_targets: PromptTargets | None = None
     is_streamed: bool = False
-    """Whether its tokens are told as they come, beside the whole at its end."""
+    """Whether its tokens are sent as they come, as well as the whole at its end."""
 
     @property
     def scores_prompt(self) -> bool:

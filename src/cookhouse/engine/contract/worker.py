@@ -1,4 +1,4 @@
-"""A worker: something that takes commands and tells events, in a thread, a process of its own, or a simulation."""
+"""A worker: something that takes commands and reports events, in a thread, a process of its own, or a simulation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -126,7 +126,7 @@ def _is_onednn_ahead() -> bool:
 
 
 def _vendor() -> str:
-    """Of the processor, as Linux tells it; empty where nothing does."""
+    """Of the processor, as Linux reports it; empty where nothing does."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

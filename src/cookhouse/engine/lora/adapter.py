@@ -105,7 +105,7 @@ class Trained:
         return self.params, self.adam_m, self.adam_v
 
     def _stays_finite(self, step: AdamStep, grad_norm: float) -> bool:
-        """True if bounds of what the step leaves say that it is finite: what tells it for sure takes a copy."""
+        """True if bounds of what the step leaves say that it is finite: an exact check takes a copy."""
         if step.eps < torch.finfo(torch.float32).tiny:
             return False
         quotient = max(_largest(self.adam_m), grad_norm) / step.eps

@@ -114,7 +114,7 @@ class BaseModel:
 
     @classmethod
     def check_config(cls, name: str) -> None:
-        """Refuse a model that `load` would refuse, as far as its config tells; no weights are read.
+        """Refuse a model that `load` would refuse, as far as its config shows; no weights are read.
 
         Raises:
             InputError: as there.

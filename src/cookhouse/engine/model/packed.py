@@ -1,5 +1,5 @@
-"""Weights in the layout that compiled products read fastest, made once: beside the weights as they came, or in place of
-them.
+"""Weights in the layout that compiled products read fastest, made once: in addition to the weights as they came, or in
+place of them.
 
 Legend: O features out, I features in.
 """

@@ -1,6 +1,6 @@
 """Models of `transformers` read from an embedded name, a folder or a hub id.
 
-Weights come from safetensors alone, in one file or in shards with an index, and no code beside them is run. Weights
+Weights come from safetensors alone, in one file or in shards with an index, and no code next to them is run. Weights
 packed in a format that adapters cannot be trained over (MXFP4 of gpt-oss, FP8 of DeepSeek-V3) are unpacked on the way.
 Of a model that takes images as well, what is read and what callers see is its text part.
 """
@@ -202,7 +202,7 @@ def _read(name: str, read: Callable[[str], _T]) -> _T:
 
 
 def _check_folder(name: str) -> None:
-    """Refuse what `transformers` would read beside a folder's weights: shards elsewhere, and an adapter."""
+    """Refuse what `transformers` would read besides a folder's weights: shards in other folders, and an adapter."""
     folder = Path(resolve_model(name))
     if (folder / _ADAPTER).is_file():
         raise InputError(

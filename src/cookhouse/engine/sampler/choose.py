@@ -76,7 +76,7 @@ def uniforms(seeds: Sequence[int], positions: Sequence[int]) -> NDArray[np.float
 
 
 def temporary_bytes(device: torch.device, num_rows: int, vocab_size: int) -> int:
-    """The most that `choose` takes beside the logits of so many rows."""
+    """The most that `choose` takes besides the logits of so many rows."""
     rows = min(num_rows, max(1, _CHUNK_ELEMENTS[device.type] // vocab_size))
     return _BYTES_EACH * rows * vocab_size
 

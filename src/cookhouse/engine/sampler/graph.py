@@ -110,7 +110,7 @@ class DecodeGraphs:
             return None
 
     def reset(self) -> None:
-        """Begin anew, as when the cache has grown and is elsewhere."""
+        """Begin anew, as when the cache has grown and has moved."""
         self._forget()
         self._inputs.forget()
 

@@ -1,4 +1,4 @@
-"""A sampling request under way, and what is told of it.
+"""A sampling request under way, and what is reported of it.
 
 Legend: T tokens of a sample, K candidates for each.
 """

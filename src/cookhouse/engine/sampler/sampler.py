@@ -249,7 +249,7 @@ class Sampler:
         return reading.logits_BV
 
     def _draw(self, pieces: Seq[Piece], logits_BV: Tensor) -> list[SampleOutput | SampleFailure]:
-        """Draw the next token after each piece that is a last one; what is to be told of that."""
+        """Draw the next token after each piece that is a last one; what is to be reported of that."""
         ready = [piece for piece in pieces if piece.is_last]
         for piece in pieces:
             self._scheduler.advance(piece)

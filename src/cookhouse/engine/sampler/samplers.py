@@ -17,7 +17,7 @@ from cookhouse.engine.sampler.sampler import Sampler
 from cookhouse.engine.switches import is_on
 
 _PACKED_SHARE = 0.5
-"""Of the memory that is spare, the most that packed weights may take beside their originals."""
+"""Of the memory that is spare, the most that packed weights may take in addition to their originals."""
 _log = logging.getLogger(__name__)
 
 
@@ -101,7 +101,7 @@ class Samplers(UserDict[str, Sampler]):
                 self.pop(key).base.packed.drop()
 
     def _pack(self, base: BaseModel) -> None:
-        """Pack a base model's weights beside their originals, if that is faster and there is memory for it."""
+        """Pack a base model's weights in addition to their originals, if that is faster and there is memory for it."""
         if base.packed.are_made or not DecodeKernel.gains_from_packing(base):
             return
         num_bytes, spare = base.packed.num_bytes, self._budget.spare_bytes()

@@ -39,7 +39,7 @@ class Loss:
 
     function: LossFunction
     inputs: frozenset[str]
-    """Names of float inputs beside `target_tokens`; all are required unless they have a default."""
+    """Names of float inputs besides `target_tokens`; all are required unless they have a default."""
     defaults: Mapping[str, float] = field(default_factory=dict)
     """Inputs that may be absent, with the value that then stands at every position."""
     config: Mapping[str, float] = field(default_factory=dict)

@@ -39,7 +39,7 @@ class Process(Protocol):
 
 
 class Connected:
-    """Implements `Worker`. `begin` tells the other end what to be."""
+    """Implements `Worker`. `begin` sends the other end its role."""
 
     def __init__(self, connection: socket.socket, process: Process, name: str = "") -> None:
         """`name` is that of the process in words, where it is another's than the worker's."""

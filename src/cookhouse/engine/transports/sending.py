@@ -15,7 +15,7 @@ _MAX_GATHERED = 1000
 class Sender:
     """Sends frames in order, from any thread. What the socket does not take at once, a thread of its own sends.
 
-    Once the other end is closed, what is sent is dropped: reading tells of the end.
+    Once the other end is closed, what is sent is dropped: reading shows the end.
     """
 
     def __init__(self, target: socket.socket) -> None:

@@ -59,7 +59,7 @@ class Folders:
 
 
 def is_file_name(name: str) -> bool:
-    """True if it names a file or folder below another, and can name none elsewhere."""
+    """True if it names a file or folder below another, and can name none outside it."""
     return all(map(_NAME.fullmatch, name.split("/")))
 
 

@@ -38,7 +38,7 @@ from cookhouse.engine.worker.turns import Turn, Turns
 from cookhouse.engine.worker.work import Work
 
 _LEAST_SHARE = 1 / 16
-"""Of what was free when it was told last: less of a change is told to nobody."""
+"""Of what was free when it was reported last: a smaller change is not reported."""
 _LOOK_SECONDS = 1.0
 """Between two looks, where nothing was done that takes memory for good, or gives it back: caches grow meanwhile."""
 
@@ -74,7 +74,7 @@ def _takes_memory(turn: Turn | None) -> bool:
 
 _log = logging.getLogger(__name__)
 _TELL_SECONDS = 0.1
-"""How often what was spent is told while nothing ends."""
+"""How often usage is reported while nothing ends."""
 
 Tell = Callable[[Sequence[Event]], None]
 """Takes events, in order; from any thread."""

@@ -50,7 +50,7 @@ class Saves:
         return len(self._waiting) >= MAX_COPIES
 
     def save(self, engine: Engine, command: Save) -> Saved | None:
-        """Write a model; None: its copy waits to be written, and the answer is told then."""
+        """Write a model; None: its copy waits to be written, and the answer is sent then."""
         folder = self._folders.new(command.url)
         model_id = command.model_id
         if command.form == "external":

@@ -20,7 +20,7 @@ from cookhouse.engine.rotation import Rotation
 _ERRAND_SECONDS = 0.05
 """What errands may take between two turns: about a decode step."""
 _COMMAND_TOKENS = 256
-"""What a command counts beside its tokens, however few those are."""
+"""Tokens that a command counts besides its own, however few those are."""
 
 IsHeld = Callable[[Command], bool]
 """Whether a command cannot run yet, for lack of room say; those of its queue wait behind it."""

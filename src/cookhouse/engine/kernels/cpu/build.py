@@ -23,7 +23,7 @@ _FLAGS = ("-O3", "-fopenmp", "-std=c++17", "-shared", "-fPIC")
 _THREADS = "libgomp.so.1"
 """The threads of parallel regions, which torch has loaded: a second library would be a second pool of threads."""
 PREBUILT = "prebuilt"
-"""The folder of a wheel's libraries, beside their sources."""
+"""The folder of a wheel's libraries, next to their sources."""
 _COMPILERS = ("g++", "c++", "clang++")
 _PATIENCE_SECONDS = 600
 
@@ -35,7 +35,7 @@ class Kernels:
     name: str
     folder: Path
     flags: tuple[str, ...]
-    """For the compiler, beside those of all kernels."""
+    """For the compiler, in addition to those of all kernels."""
     functions: tuple[str, ...]
     """What has to be in the library."""
 
@@ -153,7 +153,7 @@ def _version(compiler: Sequence[str]) -> str:
 
 
 def _compiled(command: Sequence[str], target: Path, functions: Sequence[str]) -> ctypes.CDLL:
-    # Built beside its place, tried, flushed and renamed: another process never sees half a file, nor does one after a
+    # Built next to its place, tried, flushed and renamed: another process never sees half a file, nor does one after a
     # crash. Loaded from there too, since what this process has of the old file would stand for its name.
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         built = Path(temporary) / target.name

@@ -133,7 +133,7 @@ class Cluster:
         note: Callable[[str, Amounts], object],
     ) -> None:
         """`address` is `HOST:PORT` of a head, or one of the words of `addresses`; `needs` are those of each worker.
-        `bundles` have been chosen by worker, and under `SHARED`, and stay; `note` is told of others.
+        `bundles` have been chosen by worker, and under `SHARED`, and stay; `note` is given others.
 
         Raises:
             InputError: it cannot be joined.
@@ -206,7 +206,7 @@ class Cluster:
 
     def place(self, worker: str, index: int) -> tuple[PlacementGroup, dict[str, float]]:
         """Reserve on one node what a worker needs: what it had, if it had any. One that was added to those that share
-        the cluster, whose number tells, takes the cores that are free, if it was left open how many.
+        the cluster, whose number is a sign of it, takes the cores that are free, if it was left open how many.
 
         Raises:
             InputError: no node has as much, or as much free.

@@ -47,7 +47,7 @@ class CommandOrder:
         self._held.append(_Held(command, _names(command), is_transfer))
 
     def drop(self, forget: Forget) -> list[Command]:
-        """Take out what a `Forget` cancels: the worker never hears of these, and they are to be told of their end."""
+        """Take out what a `Forget` cancels: the worker never gets these, and their end is to be reported."""
         dropped: list[Command] = []
         still: list[_Held] = []
         for held in self._held:

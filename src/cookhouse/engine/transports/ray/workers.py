@@ -43,7 +43,7 @@ class RayWorkers:
     ) -> None:
         """`address` is `HOST:PORT` of Ray's head, `auto` for the cluster that this machine is a node of, or `local`.
 
-        Of a worker: `num_cpus` None is one beside a GPU, and else as many as leave room for `num_workers`; `num_gpus`
+        Of a worker: `num_cpus` None is one with a GPU, and else as many as leave room for `num_workers`; `num_gpus`
         None is one, where the cluster has any; None of `memory_bytes` reserves none.
         """
         self.engine_options: Mapping[str, Any] = {}
