@@ -167,7 +167,7 @@ def _has_nvidia_driver() -> bool:
 
 
 def _torch_command(backend: str) -> str:
-    """Command that installs a build of torch, of the same release where there is one; pip would have to be told the
+    """Command that installs a build of torch, of the same release where there is one; pip would have to be given the
     address of an index.
     """
     torch = (

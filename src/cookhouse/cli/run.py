@@ -80,7 +80,7 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
         from cookhouse.cli import summary
         from cookhouse.telemetry import Telemetry, make_console
 
-        with Telemetry(() if given is None else given.sinks or ()):  # which closes them: nothing is told to them
+        with Telemetry(() if given is None else given.sinks or ()):  # which closes them: nothing is sent to them
             plan = recipes.dry_run(name, config, adapters=given)
             summary.print_plan(make_console(), plan, every_setting=is_verbose())
         return

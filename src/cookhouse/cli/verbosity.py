@@ -29,7 +29,7 @@ class Level(StrEnum):
 def show_logs(environ: Mapping[str, str] = os.environ) -> None:
     """Log to stderr in lines: warnings and errors, unless the environment says otherwise.
 
-    What is logged with an exception, or of a request that the SDK gives up, is told as the error it becomes, unless
+    What is logged with an exception, or of a request that the SDK gives up, is shown as the error it becomes, unless
     more was asked for.
 
     Raises:

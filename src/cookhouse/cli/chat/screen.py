@@ -1,4 +1,4 @@
-"""Terminal of a chat: typed with line editing, shown without breaking words; elsewhere plain lines."""
+"""Terminal of a chat: typed with line editing, shown without breaking words; otherwise plain lines."""
 
 import signal
 import sys

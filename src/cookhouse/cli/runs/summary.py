@@ -174,7 +174,7 @@ _STYLES = {
 
 
 def print_runs(overviews: Sequence[RunOverview]) -> None:
-    """The runs in their order, a line each; a terminal without room for all columns is told which it lacks."""
+    """The runs in their order, a line each; a terminal without room for all columns gets a line on those left out."""
     console = make_console()
     width = console.width if console.is_terminal else None
     rows = [_row(overview) for overview in overviews]
