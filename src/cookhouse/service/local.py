@@ -121,7 +121,7 @@ async def local_server(
     is looked up in `cookhouse.models.hub.current_hub()`, which says what it downloads.
     It may load, and never changes, the checkpoints of the other servers that have their state in `read_state_dirs`, and
     the adapters in `peft_folders`. `database` is the URL of another than the one in `state_dir`.
-    `process` is one that waits to be told what to serve; without, `command` starts one. `say` is given what a person
+    `process` is one that waits to be given what to serve; without, `command` starts one. `say` is given what a person
     may want to know while it starts, and later; `warn` what went wrong and is being mended, by default the same.
     `is_shared`: it has other clients than this process, whose sessions do not end with it, nor at its start.
     `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
@@ -226,7 +226,7 @@ async def _acquire(lock: IO[bytes], state_dir: Path) -> None:
                 raise InputError(
                     f"{state_dir} is in use by another server; wait for its run to end, or choose another folder"
                 ) from error
-        await asyncio.sleep(0.1)  # flock cannot be awaited, and nobody else tells when it is free
+        await asyncio.sleep(0.1)  # flock cannot be awaited, and nothing else signals when it is free
 
 
 def folder_key(state_dir: Path) -> str:
