@@ -255,7 +255,7 @@ def scheduled_evaluators(
 
 
 def keep_noted(folder: Path, mark: str, name: str, step: int, entries: Sequence[Entry]) -> None:
-    """Keep what an evaluator noted, as a page and as JSON; `mark` tells its files from those of others."""
+    """Keep what an evaluator noted, as a page and as JSON; `mark` distinguishes its files from those of others."""
     with file_errors(folder):
         folder.mkdir(exist_ok=True)
     path = folder / f"{step:06d}-{mark}.html"

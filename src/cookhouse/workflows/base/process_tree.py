@@ -1,4 +1,4 @@
-"""Resources that a process and its descendants have used, from Linux's /proc; elsewhere nothing is known."""
+"""Resources that a process and its descendants have used, from Linux's /proc; on other systems nothing is known."""
 
 import os
 from collections.abc import Iterable, Iterator

@@ -90,7 +90,7 @@ _PLAIN_NAMES = {
 
 
 def with_plain_names(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics, and `accuracy`, `precision`, `recall` and `f1` beside them where one of them is that."""
+    """Metrics, and `accuracy`, `precision`, `recall` and `f1` with them where one of them is that."""
     plain = {
         name: next((results[metric] for metric in metrics if metric in results), None)
         for name, metrics in _PLAIN_NAMES.items()
@@ -215,7 +215,7 @@ def model_fact(model: str) -> str:
 def _family(model: str) -> str | None:
     try:
         return family_of(model)
-    except InputError:  # a renderer was forced on a model whose files are elsewhere
+    except InputError:  # a renderer was forced on a model whose files are on another machine
         return None
 
 
@@ -245,7 +245,7 @@ def adapter_size(config: TrainingSettings) -> str:
             train_mlp=config.train_mlp,
             train_unembed=config.train_unembed,
         )
-    except InputError as error:  # the weights are elsewhere, with the service
+    except InputError as error:  # the weights are with the service, on another machine
         return f"size unknown: {error}"
     num_bytes = parameters * _BYTES_PER_PARAMETER
     return f"{parameters:,} parameters, {num_bytes / 1e6:,.1f} MB with gradient and optimizer state"

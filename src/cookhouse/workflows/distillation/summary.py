@@ -34,7 +34,7 @@ S = TypeVar("S", bound=TrainingState)
 
 def distillation_result(figures: Figures, state: S, seconds: float) -> RunResult[S]:
     """The result, whose state has the last step's `distillation_metrics`, also where this launch took no step; answers
-    have the teacher's beside them.
+    have the teacher's next to them.
     """
     taught: Any = state
     rows = read_metrics(state.folder.metrics)

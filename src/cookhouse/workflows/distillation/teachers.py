@@ -28,7 +28,7 @@ class Teacher:
     name: str
     client: SamplingClient
     coef: float = 1.0
-    """How much its divergence counts beside that of the others."""
+    """How much its divergence counts relative to that of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)

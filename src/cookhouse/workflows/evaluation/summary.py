@@ -88,5 +88,5 @@ def _figures(state: EvaluationState) -> list[Figure]:
 
 
 def is_shown_as_share(name: str) -> bool:
-    """True if a figure is a share. Those of benchmarks are; of a task of Inspect AI, the metric's name tells."""
+    """True if a figure is a share. Those of benchmarks are; of a task of Inspect AI, the metric's name shows it."""
     return not name.startswith("inspect/") or find_metric(name).is_share

@@ -98,7 +98,7 @@ def _any_reasons(said: Sequence[Message]) -> bool:
 
 
 def _saying_so(said: Sequence[Message]) -> list[Message]:
-    """Answers of which each says whether there was reasoning: beside one that has some, the empty block of another is
+    """Answers of which each says whether there was reasoning: next to one that has some, the empty block of another is
     what the model is to write, and no part of what both are asked.
     """
     return [_without_reasoning(m) if m["role"] == "assistant" and not _any_reasons([m]) else m for m in said]

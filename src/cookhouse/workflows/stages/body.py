@@ -75,7 +75,7 @@ class LoopState(RunState):
     outcome: LoopOutcome = field(init=False)
     """Written by the loop."""
     best: BestWeights | None = None
-    """Written by the loop: what tells which weights are the best, of a run that keeps them."""
+    """Written by the loop: the choice of the best weights, of a run that keeps them."""
 
 
 L = TypeVar("L", bound=LoopState)
@@ -97,7 +97,7 @@ class Loop(Generic[L]):
     publish: SlotStage[L] | None = None
     save_every: Callable[[L], int]
     best: Callable[[L], BestWeights | None] = lambda _: None
-    """Makes what tells which weights are the best, of runs that may keep them."""
+    """Makes the choice of the best weights, of runs that may keep them."""
     title: str = "loop"
     reads: tuple[str, ...] = ("config", "folder", "session", "checkpoints", "total_steps")
     writes: tuple[str, ...] = ("best", "outcome")
