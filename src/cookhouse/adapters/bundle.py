@@ -25,7 +25,7 @@ OpenCompleter: TypeAlias = "Callable[[str], MessageCompleter]"
 
 @dataclass(frozen=True, kw_only=True)
 class Adapters:
-    """What fills each port; a port that is None is not there."""
+    """Adapters that fill the ports; a port that is None is not there."""
 
     service: Service = None
     """Trains and samples."""

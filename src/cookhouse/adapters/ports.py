@@ -11,7 +11,7 @@ from cookhouse.errors import InputError, UnknownNameError
 
 @dataclass(frozen=True, kw_only=True)
 class Port:
-    """What a run needs from the world around it, by the name of its field in `Adapters`."""
+    """Need of a run from the world around it, named as its field in `Adapters`."""
 
     doc: str
     protocol: str

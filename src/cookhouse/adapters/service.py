@@ -13,7 +13,7 @@ _HOSTED_DOMAIN = "thinkingmachines.dev"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAddress:
-    """Where a training service answers. `api_key` None leaves finding one to the environment and the SDK."""
+    """Address of a training service. `api_key` None leaves finding one to the environment and the SDK."""
 
     base_url: str | None
     """None: the SDK's default, the hosted service."""
