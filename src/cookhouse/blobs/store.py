@@ -22,7 +22,7 @@ class DamagedBlobError(ServiceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """What was put."""
+    """Blob that was put."""
 
     key: str
     num_bytes: int
@@ -64,7 +64,7 @@ class BlobStore(Protocol):
         """Remove a blob. Raises as `get`."""
 
     def address(self, key: str) -> str:
-        """Where a blob lies, for a person: a path or a URL."""
+        """Address of a blob, for a person: a path or a URL."""
 
 
 def check_key(key: str) -> str:
@@ -139,7 +139,7 @@ class SummedBlobStore(ABC):
 
     @abstractmethod
     def address(self, key: str) -> str:
-        """Where a blob lies."""
+        """Address of a blob."""
 
     @abstractmethod
     def _write(self, key: str, content: Content) -> None: ...
