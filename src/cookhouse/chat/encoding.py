@@ -77,7 +77,7 @@ _CACHED_TEXTS = 4096
 
 
 class Tokenizer(Protocol):
-    """What rendering needs of a `transformers` tokenizer."""
+    """Part of a `transformers` tokenizer that rendering needs."""
 
     @property
     def name_or_path(self) -> str: ...
@@ -246,7 +246,7 @@ def special_names(tokenizer: Tokenizer) -> frozenset[str]:
 
 
 def to_model_input(tokens: Sequence[Token]) -> ModelInput:
-    """What is sent for a sequence: runs of tokens, and images between them."""
+    """Model input to send for a sequence: runs of tokens, and images between them."""
     if not has_images(tokens):
         return ModelInput.from_ints(cast("list[int]", tokens))
     chunks: list[ModelInputChunk] = []

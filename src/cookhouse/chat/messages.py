@@ -286,7 +286,7 @@ def _parse_content(value: Mapping[str, object], role: Role) -> str | list[Part]:
 def _with_one_reasoning(
     value: Mapping[str, object], parts: list[Part], content: str | list[object]
 ) -> str | list[Part]:
-    """What an assistant's message says, its reasoning once, in whichever of its spellings it stands."""
+    """Content of an assistant's message with its reasoning once, in whichever of its spellings it stands."""
     said = {key: _text(value, key) for key in REASONING_KEYS if value.get(key) == "" or not is_empty(value.get(key))}
     if any(part["type"] == "thinking" for part in parts):
         said[_PARTS] = "".join(part["thinking"] for part in parts if part["type"] == "thinking")

@@ -117,7 +117,7 @@ def _are_apart(tokenizer: tokenizers.Tokenizer, texts: Sequence[tuple[str, ...]]
 
 
 def _pieces(tokenizer: tokenizers.Tokenizer, text: str) -> list[str]:
-    """What the model is given of a text, one by one."""
+    """Pieces of a text that the model is given, one by one."""
     if tokenizer.normalizer is not None:
         text = tokenizer.normalizer.normalize_str(text)
     return [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]

@@ -229,7 +229,7 @@ def _spell_again(call: UnparsedToolCall) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Segment:
-    """What stands between `<|start|>` and an end mark in a response."""
+    """Part between `<|start|>` and an end mark in a response."""
 
     recipient: str | None
     channel: str | None

@@ -77,7 +77,7 @@ class Qwen3InstructRenderer(Renderer):
         return self.read_text_and_calls(body), termination
 
     def write_content(self, message: Message) -> Sequence[Piece | ImageChunk]:
-        """What a message of any role but the assistant's says."""
+        """Content of a message of any role but the assistant's."""
         return [text_of(message)]
 
     def write_tools(self, message: Message) -> Sequence[Piece]:
