@@ -40,7 +40,7 @@ class Fingerprint:
     """Files of images that rows name, and of which the marks are as well."""
 
     def changes_to(self, now: "Fingerprint") -> str | None:
-        """What is different in a later fingerprint of the same stride, in words; None if nothing is."""
+        """Differences in a later fingerprint of the same stride, in words; None if nothing is."""
         if now == self:
             return None
         is_counted = self.num_lines is not None and now.num_lines is not None

@@ -20,7 +20,7 @@ Ties = Literal["label", "skip", "refuse"]
 def usable_comparisons(
     rows: Iterable[ComparisonRow], ties: Ties, bad: BadRows | None = None
 ) -> tuple[list[ComparisonRow], int]:
-    """Those that something can be learned from, and how many ties were left out.
+    """Comparisons that something can be learned from, and the number of ties left out.
 
     Raises:
         BadRowsError: an answer is empty, or both are the same and one is said to be better, or a tie is refused.

@@ -28,7 +28,7 @@ class LabeledRow:
 
     @property
     def prompts(self) -> tuple[list[Message], ...]:
-        """What is asked."""
+        """The prompt."""
         return (self.prompt,)
 
 

@@ -43,7 +43,7 @@ _BESIDE = (
 
 
 def offer(names: Sequence[str], kinds: Sequence[Sequence[str]]) -> str:
-    """What to set so that rows with columns of these names are read as one of the kinds, the first that they fit."""
+    """Settings with which rows with columns of these names are read as one of the kinds, the first that they fit."""
     for fields in kinds:
         found = _guessed(names, fields)
         if found is not None:

@@ -23,7 +23,7 @@ OpenFile: TypeAlias = Callable[[], BinaryIO]
 
 
 def block_bytes(num_bytes: int) -> int:
-    """How long the blocks of a text file are; the larger the file, the longer."""
+    """Length of the blocks of a text file; the larger the file, the longer."""
     return max(_BLOCK_BYTES, -(-num_bytes // _MAX_BLOCKS))
 
 
