@@ -169,7 +169,7 @@ class Mixed:
 
     @property
     def asked(self) -> str:
-        """What the questions of each part are given beside what its rows have."""
+        """Text that the questions of each part are given besides their rows."""
         questions = ((name, getattr(part, "asked", "")) for name, part in zip(self.names, self.parts, strict=True))
         return "; ".join(f"{name}: {asked}" for name, asked in questions if asked)
 
@@ -204,7 +204,7 @@ class _Tagged:
 
 
 def environment_tag(name: str) -> str:
-    """What the groups of an environment, and metrics, are called, where there are several: the last part of a
+    """Tag of an environment's groups and metrics, where there are several: the last part of a
     `module:NAME` or `file.py:NAME`. It is the first of a group's tags. Raises `InputError` where it is none.
     """
     return checked_tag(name.rpartition(":")[2].rpartition(".")[2])

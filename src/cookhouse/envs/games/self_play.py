@@ -91,7 +91,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """How a group's games start."""
+    """Start of a group's games."""
 
     start: int
     target: int

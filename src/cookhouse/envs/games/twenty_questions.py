@@ -34,7 +34,7 @@ _LARGER = {"larger", "greater", "higher", "more"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What an answerer says, and figures of how it came to that."""
+    """Reply of an answerer, with figures on how it was made."""
 
     text: str
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -137,7 +137,7 @@ WORDS: tuple[str, ...] = tuple(_NAMES.split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """What is to be found out; `candidates` are named at the start, if there are any."""
+    """Word that is to be found out; `candidates` are named at the start, if there are any."""
 
     word: str
     candidates: Sequence[str] = ()
