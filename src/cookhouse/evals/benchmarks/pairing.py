@@ -42,5 +42,5 @@ class PairedDifference:
 
 
 def paired_difference(first: Sequence[Attempt], second: Sequence[Attempt]) -> PairedDifference:
-    """How much more of the items the second model answers right."""
+    """Difference of the shares of items that the second model and the first answer right."""
     return PairedDifference.of(*({attempt.place: attempt.correct for attempt in some} for some in (first, second)))

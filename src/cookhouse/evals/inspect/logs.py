@@ -68,7 +68,7 @@ def read_result(log: Path, sample_ids: Sequence[int | str]) -> InspectResult:
 
 
 def result_name(task: str) -> str:
-    """What the figures of a task stand under."""
+    """Name under which the figures of a task stand."""
     return f"inspect/{_name(task)}"
 
 
@@ -137,7 +137,7 @@ def _grade(sample: EvalSample) -> Grade:
 
 
 def _value(sample: EvalSample) -> float | None:
-    """What the first scorer gave; None if there is no number in it."""
+    """Value of the first scorer; None if there is no number in it."""
     value: Any = next((score.value for score in (sample.scores or {}).values()), None)
     while isinstance(value, Mapping | list):
         value = next(iter(value.values() if isinstance(value, Mapping) else value), None)
