@@ -86,7 +86,7 @@ CodeTest = StdinTest | FunctionTest | AssertTest
 
 
 class Verdict(enum.StrEnum):
-    """What came of one test."""
+    """Verdict on one test."""
 
     PASSED = "passed"
     WRONG = "wrong answer"

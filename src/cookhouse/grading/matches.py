@@ -47,7 +47,7 @@ def check_pattern(pattern: str) -> None:
 
 
 async def has_pattern(answer: str, pattern: str) -> bool | None:
-    """Whether a regular expression is found anywhere in an answer. It runs in a process that ends after two seconds:
+    """True if a regular expression is found anywhere in an answer. It runs in a process that ends after two seconds:
     None then, since nobody can tell. Raises `ServiceError` if the worker processes cannot run.
     """
     source = f"import re\nprint(re.search({pattern!r}, {answer[-_MAX_CHARACTERS:]!r}) is not None)\n"

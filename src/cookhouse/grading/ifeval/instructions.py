@@ -132,7 +132,7 @@ def _listed(names: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionScores:
-    """Which instructions of a prompt an answer follows, one by one."""
+    """Scores of an answer for each instruction of a prompt."""
 
     strict: tuple[bool, ...]
     """As it was written."""
@@ -151,7 +151,7 @@ class InstructionScores:
 
 
 def score_instructions(instructions: Sequence[Instruction], answer: str) -> InstructionScores:
-    """Whether an answer follows the instructions of its prompt. The model's text makes it raise nothing."""
+    """Score an answer by the instructions of its prompt. The model's text makes it raise nothing."""
     forms = _loose_forms(answer)
     return InstructionScores(
         strict=tuple(instruction(answer) for instruction in instructions),
