@@ -15,7 +15,7 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.tx
 
 
 class HubPart(StrEnum):
-    """How much of a model is asked for."""
+    """Part of a model that is asked for."""
 
     CONFIG = "config"
     """config.json alone."""
