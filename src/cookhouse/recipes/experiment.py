@@ -50,7 +50,7 @@ class Experiment(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _has_a_version(cls, values: Any) -> Any:
-        """What nobody numbered has the least version that has all its fields."""
+        """Give a document without a version the least version that has all its fields."""
         if isinstance(values, dict) and "version" not in values:
             return {**values, "version": 2 if _is_second(values) else 1}
         return values

@@ -119,7 +119,7 @@ def pinned(config: C, adapters: Adapters) -> C:
 
 
 def _typed_name(recipe: Recipe[Any] | str) -> str:
-    """How a person names the recipe to run it again: by its own name if it has one of the open set."""
+    """Name to type to run the recipe again: by its own name if it has one of the open set."""
     if isinstance(recipe, Recipe) or ":" not in recipe.removeprefix(":"):
         return recipe.name if isinstance(recipe, Recipe) else find_recipe(recipe).name
     return recipe
