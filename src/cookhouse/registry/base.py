@@ -20,14 +20,14 @@ _MAX_METRICS = 10_000
 
 
 class RegistryReader(Protocol):
-    """What a registry keeps, to be read."""
+    """Content of a registry, to be read."""
 
     def every(self, name: str | None = None) -> Sequence[ModelVersion]:
         """All versions, or those of a name, in any order."""
 
 
 class RegistryWriter(RegistryReader, Protocol):
-    """What a registry keeps, to be changed."""
+    """Content of a registry, to be changed."""
 
     def add(self, new: NewModel, first: StageChange) -> ModelVersion:
         """Keep a version under the next number of its name."""
@@ -44,11 +44,11 @@ class BaseRegistry(ABC):
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[RegistryReader]:
-        """What is kept now."""
+        """Open the present content for reading."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[RegistryWriter]:
-        """What is kept, to be changed as a whole or not at all."""
+        """Open the content for changes, which are made as a whole or not at all."""
 
     def now(self) -> float:
         """Seconds since 1970."""

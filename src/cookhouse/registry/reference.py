@@ -36,7 +36,7 @@ def names_registered_model(text: str) -> bool:
 
 
 def parse_reference(text: str) -> ModelReference:
-    """What a reference names.
+    """Parse a reference.
 
     Raises:
         InputError: it cannot name a registered model.
