@@ -45,7 +45,7 @@ def is_told(curves: Sequence[Curve | None]) -> bool:
 
 
 def comparison_outline(several: Sequence[MetricColumns], own: Mapping[str, Metric]) -> Sequence[ChartGroup]:
-    """Which charts there are, in their groups, without what is in them."""
+    """Charts in their groups, without their content."""
     names = sorted({name for columns in several for name in columns.names})
     charted = [
         find_metric(name, own)

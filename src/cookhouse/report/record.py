@@ -57,7 +57,7 @@ class RunPart:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """What a run has left so far."""
+    """Record that a run has left so far."""
 
     folder: Path
     """Where it lies."""

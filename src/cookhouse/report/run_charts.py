@@ -39,7 +39,7 @@ def run_chart(
 
 
 def chart_outline(columns: MetricColumns, own: Mapping[str, Metric]) -> Sequence[ChartGroup]:
-    """Which charts there are, in their groups, without what is in them."""
+    """Charts in their groups, without their content."""
     names = [name for name in columns.names if _is_charted(columns, name, own)]
     return list(grouped([Chart(name=name, place=find_metric(name, own).chart, svg="", caption="") for name in names]))
 
