@@ -21,7 +21,7 @@ from cookhouse.rl.trajectory import observed_tokens
 
 @dataclass(frozen=True, kw_only=True)
 class MessageStepResult:
-    """What an environment makes of a message; the fields of `StepResult`, with messages for tokens."""
+    """Result of a message in an environment; the fields of `StepResult`, with messages for tokens."""
 
     reward: float
     episode_done: bool

@@ -62,7 +62,7 @@ def group_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
 
 
 def own_names(groups_P: Sequence[TrajectoryGroup]) -> dict[str, str]:
-    """What each metric of the environments' own is called beside the figures of the run."""
+    """Names of the environments' own metrics next to the figures of the run."""
     theirs = {name for group in groups_P for report in _reports(group) for name in report}
     names: dict[str, str] = {}
     shown: set[str] = set()
@@ -76,7 +76,7 @@ def own_names(groups_P: Sequence[TrajectoryGroup]) -> dict[str, str]:
 
 
 def not_finite(groups_P: Sequence[TrajectoryGroup]) -> Counter[str]:
-    """How many values of each metric of the environments' own are NaN or infinite."""
+    """Number of values of each of the environments' own metrics that are NaN or infinite."""
     reports = [report for group in groups_P for report in _reports(group)]
     return Counter(name for report in reports for name, value in report.items() if not math.isfinite(value))
 
