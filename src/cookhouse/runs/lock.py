@@ -56,5 +56,5 @@ def is_locked(path: Path) -> bool:
 
 
 def busy(folder: Path) -> InputError:
-    """What to say to a second run in a folder."""
+    """Error for a second run in a folder."""
     return InputError(f"a run is going on in {folder}; wait for it to end, or choose another log_path")

@@ -36,7 +36,7 @@ def _default_registry() -> "ModelRegistry":
 
 
 class FolderChoice(StrEnum):
-    """What becomes of a run directory when a run starts."""
+    """Treatment of a run directory when a run starts."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -45,7 +45,7 @@ class FolderChoice(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSpec:
-    """Which folder a run writes to, and what to do if it is there already."""
+    """Folder that a run writes to, and what to do if it exists already."""
 
     path: Path
     recipe: str
@@ -83,7 +83,7 @@ class FolderSpec:
 
 
 def choose_folder(spec: FolderSpec) -> FolderChoice:
-    """What to do with the folder, before anything is done: the user is asked here if the spec says so.
+    """Choose what to do with the folder, before anything is done: the user is asked here if the spec says so.
 
     Raises:
         InputError: the folder is there and may not be used, or a run is going on in it, or it holds another run, or one

@@ -83,7 +83,7 @@ def _registered(going: Sequence[Path], registry: "ModelRegistry") -> dict[Path, 
 
 
 def runs_that_need(folder: Path, others: Iterable[FoundRun], *, also: Iterable[str] = ()) -> Sequence[FoundRun]:
-    """Those of other runs whose settings name weights of this one, or of a run that it consists of; `also` are further
+    """Other runs whose settings name weights of this one, or of a run that it consists of; `also` are further
     names of these weights, such as `name@version`.
     """
     whole = folder.resolve()
@@ -92,7 +92,7 @@ def runs_that_need(folder: Path, others: Iterable[FoundRun], *, also: Iterable[s
 
 
 def runs_that_name(paths: set[str], folder: Path | None, runs: Iterable[FoundRun]) -> list[FoundRun]:
-    """Those of some runs whose settings name one of these weights, or what lies in a folder."""
+    """The ones of some runs whose settings name one of these weights, or what lies in a folder."""
     whole = None if folder is None else folder.resolve()
     return [run for run in runs if _names_any(run, paths, whole)]
 

@@ -163,7 +163,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], str | None]:
-    """What config.json holds, if it is a run's, and what is wrong with it if it cannot be read."""
+    """Content of config.json, if it is a run's, and the error if it cannot be read."""
     path = folder / CONFIG_FILE
     try:
         if path.stat().st_size > MAX_FILE_BYTES:

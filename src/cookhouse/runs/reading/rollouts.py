@@ -34,7 +34,7 @@ class RolloutSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutTurn:
-    """What came of a turn."""
+    """Turn of a rollout, with its result."""
 
     reward: float
     metrics: Mapping[str, float]
@@ -85,7 +85,7 @@ class RolloutGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """What filters and tables need of a group."""
+    """Facts about a group for filters and tables."""
 
     number: int
     line: int

@@ -89,7 +89,7 @@ def read_skeleton(path: Path, start: int, end: int) -> Any:
 
 
 def count_numbers(numbers: Numbers) -> int:
-    """How many there are."""
+    """Number of numbers."""
     return numbers.count if isinstance(numbers, FarNumbers) else len(numbers)
 
 
@@ -161,7 +161,7 @@ def _parsed(path: Path, start: int, text: bytes) -> Any:
 
 
 def _begin_of(numbers: FarNumbers, index: int) -> int:
-    """Where the number with an index begins."""
+    """Beginning of the number with an index."""
     if index == 0:
         return numbers.start + 1
     offset = numbers.start + 1

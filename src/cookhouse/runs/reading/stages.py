@@ -13,7 +13,7 @@ _TRACE_BYTES = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class StageTime:
-    """What ran under one name, as far as it was read."""
+    """Time of what ran under one name, as far as it was read."""
 
     name: str
     count: int

@@ -15,7 +15,7 @@ _ROWS_BEFORE = 120
 
 @dataclass(frozen=True, kw_only=True)
 class StepRows:
-    """What a metrics file says of a step and of those before it."""
+    """Rows of a metrics file for a step and those before it."""
 
     rows: list[dict[str, Any]]
     """Of the steps up to that one, the last ones; rows of one step stand together."""
