@@ -42,7 +42,7 @@ class RateDefault(ByModel):
         return "rule"
 
     def note(self, config: Any) -> str | None:
-        """Where the learning rate comes from, unless it is set as a number or was measured on the model."""
+        """Note on the source of the learning rate, unless it is set as a number or was measured on the model."""
         if given(config, "learning_rate") == AUTO:
             return self._auto_note(config)
         model = published_model_of(type(config))

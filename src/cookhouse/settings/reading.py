@@ -96,7 +96,7 @@ def unread_defaults(config: Any) -> list[str]:
 
 
 def read_conditions(config_class: type, name: str) -> list[ReadIf]:
-    """Those of a field, and of the same field in the classes above, which a bare default leaves out."""
+    """Conditions of a field, and of the same field in the classes above, which a bare default leaves out."""
     specs = [spec for spec in config_class.__mro__ if chz.is_chz(spec)]
     fields = [field for spec in specs if (field := chz.chz_fields(spec).get(name)) is not None]
     # chz has no public way to read a field's checks.
