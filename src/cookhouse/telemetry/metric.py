@@ -63,7 +63,7 @@ class Metric:
         return " → ".join(self.text(value) for value in (before, after) if value is not None) or "-"
 
     def difference_text(self, before: float, after: float) -> str:
-        """How far it went, with its sign; of a share, in percentage points."""
+        """Difference, with its sign; of a share, in percentage points."""
         before, after = as_float(before), as_float(after)
         change = after - before
         sign = "+" if change > 0 else "−" if change < 0 else "±"
