@@ -146,7 +146,7 @@ class FakeService:
         return self.request("close", None)
 
     def state(self, path: str) -> FakeState:
-        """What was saved, or is made up for a PEFT folder. Raises `InputError` if there is nothing."""
+        """State that was saved, or is made up for a PEFT folder. Raises `InputError` if there is nothing."""
         if path not in self.states and path.startswith(_PEFT):
             theta = np.random.default_rng(zlib.crc32(path.encode())).normal(scale=0.1, size=_NUM_BUCKETS)
             return FakeState(theta=theta)
@@ -158,7 +158,7 @@ class FakeService:
         return self.states[path]
 
     def chance(self, *seeds: int | None) -> np.random.Generator:
-        """What the seeds of a request stand for here."""
+        """Generator that the seeds of a request stand for here."""
         if self._seed is None and len(seeds) == 1:
             return np.random.default_rng(seeds[0])
         mixed = [*([] if self._seed is None else [self._seed]), *(seed or 0 for seed in seeds)]

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class RollingSaves:
-    """When rolling checkpoints are due, and what becomes of them."""
+    """Rolling checkpoints: their times, and their deletion."""
 
     def __init__(self, settings: StepSettings, service: ServiceClient, checkpoints: CheckpointFile) -> None:
         self._cadence = Cadence(every=settings.rolling_save_every)
