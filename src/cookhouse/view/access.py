@@ -33,7 +33,7 @@ HEADERS: Final = {
 
 @dataclass(frozen=True)
 class Access:
-    """What lets a request in."""
+    """Rules by which a request is let in."""
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 

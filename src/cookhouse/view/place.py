@@ -33,7 +33,7 @@ class MetricsOfRuns:
 
     @contextmanager
     def of(self, folder: Path) -> Iterator[GrowingMetrics]:
-        """Those of a run, for the body alone."""
+        """Metrics of a run, for the body alone."""
         with self._lock:
             if folder not in self._held:
                 self._held[folder] = threading.Lock(), GrowingMetrics(folder / METRICS_FILE)
@@ -53,7 +53,7 @@ Signature: TypeAlias = tuple[int, int, int]
 
 @dataclass
 class _Kept:
-    """What was read of a run when its files were as the signatures say."""
+    """Reading of a run when its files were as the signatures say."""
 
     signatures: Sequence[Signature | None]
     was_held: bool
@@ -103,7 +103,7 @@ class Place:
         return overviews_of(self.runs(), self.overview)
 
     def overview(self, run: FoundRun) -> RunOverview:
-        """What is to be said of a run by itself."""
+        """Overview of a run by itself."""
         kept = self._kept.get(run.path)
         if kept is None or kept.run.history is not run.history:
             return overview_of(run)

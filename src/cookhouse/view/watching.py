@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Look(Generic[T]):
-    """What some streams look at, as it was last read; it is read before anybody is told."""
+    """Object that some streams look at, as it was last read; it is read before any stream is notified."""
 
     def __init__(self, read: Callable[[], T]) -> None:
         self.is_over = False
