@@ -43,7 +43,7 @@ _CONFIG = "config.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What weights were trained on, as far as files on this machine tell."""
+    """Origin of weights, as far as files on this machine show it."""
 
     base_model: str | None = None
     renderer_name: str | None = None
@@ -52,7 +52,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Weights(ABC):
-    """What a name of weights means."""
+    """Meaning of a name of weights."""
 
     name: str
 
@@ -75,7 +75,7 @@ class Weights(ABC):
         return None
 
     def origin(self, among: Iterable[Path], /) -> Origin:
-        """What they were trained on; runs are looked for in the folders `among`."""
+        """Origin of the weights; runs are looked for in the folders `among`."""
         run = self.saved_by(among)
         return Origin() if run is None else _origin_of_run(run)
 
@@ -209,7 +209,7 @@ class BaseModelWeights(Weights):
 
 
 def find_weights(name: str, registry: ModelRegistry | None = None) -> Weights:
-    """What a name means; whether that is there is found out when something is asked of it."""
+    """Find the weights of a name; whether they exist is found out when something is asked of them."""
     if name.startswith(_TINKER):
         return CheckpointPath(name)
     here = Path(name)
