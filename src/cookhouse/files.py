@@ -40,7 +40,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def cannot_write(path: Path, reason: str | None) -> InputError:
-    """What to say of a place in a run directory where nothing can be written."""
+    """Error for a place in a run directory where nothing can be written."""
     return InputError(f"cannot write {path}: {reason}; choose another log_path")
 
 
