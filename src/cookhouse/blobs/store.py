@@ -1,4 +1,4 @@
-"""The protocol of a blob store, and a store that keeps a checksum beside each blob, over any files by key."""
+"""The protocol of a blob store, and a store that keeps a checksum next to each blob, over any files by key."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -89,7 +89,7 @@ def check_key(key: str) -> str:
 
 
 class SummedBlobStore(ABC):
-    """A `BlobStore` over six simpler operations: checks keys, keeps the SHA-256 of each blob in a file beside it, in
+    """A `BlobStore` over six simpler operations: checks keys, keeps the SHA-256 of each blob in a file next to it, in
     the format of `sha256sum`, and compares it on reading. What others have put there has none, and is read as it is.
     """
 
