@@ -13,7 +13,7 @@ _MAX_WORD_LENGTH = 40
 """Longer ones hardly ever come again."""
 _SPACE = re.compile(r"(?<=\S) (?=\S)")
 _SIDES = ("a", "Z", "é", "京", "ع", "👩", "9", "½", "'", ".", "(", "$", "_", "/", "{", "\u0301", "\u200d", "\ufe0f")
-"""Of every kind of character that a pattern of words tells apart."""
+"""Of every kind of character that a pattern of words distinguishes."""
 _PUNCTUATION = '.,?!:;)"'
 _LETTERS = re.compile(rf"([A-Z]?[a-z]+|[A-Z]+)(?:([{_PUNCTUATION}]*)|([{_PUNCTUATION}]*\n+)(\S.*))", re.DOTALL)
 """Letters, and punctuation after them; that ends the word, or a line before the rest of it."""

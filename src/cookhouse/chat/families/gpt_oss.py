@@ -5,8 +5,8 @@ they do not:
 
 - The developer message ends with a blank line, as in the template; `openai-harmony` writes none.
 - A call is written as models write it, and as `openai-harmony` does with content type `<|constrain|>json`; the template
-  writes `json` without the mark. Text beside a call is a preamble on the commentary channel; the template takes it for
-  analysis, and refuses it beside thinking.
+  writes `json` without the mark. Text next to a call is a preamble on the commentary channel; the template takes it for
+  analysis, and refuses it next to thinking.
 - A tool's result is written as it stands; the template writes it as a JSON string, with quotes.
 - Tools are declared as `openai-harmony` does; the template puts a comma behind a default, writes objects within objects
   in one line, and leaves out titles and examples.

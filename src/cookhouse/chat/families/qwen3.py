@@ -7,7 +7,7 @@ Deliberate differences from the family's chat template (otherwise equal to it, t
 - Special tokens' names in content stay plain text; in the template a user's `<|im_end|>` or `</tool_response>` is one.
 - A user message that looks like a tool response is a user message; only role `tool` is a tool response.
 - `<think>…</think>` at the start of an assistant's string is read as thinking, and so is what stands before `</think>`
-  alone; a block elsewhere is text.
+  alone; a block at another place is text.
 - A conversation without any user message has the think block on its last assistant message as any other.
 - An empty system message with tools counts as none. A tool call's name is escaped as JSON.
 - For Qwen2.5 no default system message is added, and its tokenizer knows `<tool_response>` only as text.

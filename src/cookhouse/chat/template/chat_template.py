@@ -1,4 +1,4 @@
-"""A model's chat template, run so that its own marks can be told from text that spells them.
+"""A model's chat template, run so that its own marks can be distinguished from text that spells them.
 
 In what the template gets, the name of every mark is broken by a guard character; so whatever has such a name in what it
 gives was written by the template. The guards are taken out again before anything is encoded. Templates come
