@@ -12,7 +12,7 @@ SYSTEM = ("system", "system_prompt")
 MATERIAL = ("input", "context")
 """What an instruction is about; only one of them may say something."""
 BESIDE = (*SYSTEM, "tools", "history")
-"""Fields that are read beside messages or a question, in rows of all kinds."""
+"""Fields that are read in addition to messages or a question, in rows of all kinds."""
 
 
 class RowReader:

@@ -1,6 +1,6 @@
 """Rows of a data set to conversations, in the shapes that people have them in.
 
-What a row says beside its conversation follows one rule:
+What a row says besides its conversation follows one rule:
 
 - `system` (or `system_prompt`) and `tools` are read in every shape, `history` in all but `messages`, and `input` or
   `context` with `instruction`.
@@ -8,7 +8,7 @@ What a row says beside its conversation follows one rule:
   refused by name where it has a value: `REFUSED`, a `label` of true or false, and the fields of the other shapes.
 - Beside `messages` and `conversations` the fields of the other shapes are copies of what those say, as data sets on the
   hub keep them (`prompt` in no_robots), and are not read.
-- `text` is plain text, trained on as it stands, without a chat format; a question or an answer beside it is refused.
+- `text` is plain text, trained on as it stands, without a chat format; a question or an answer next to it is refused.
 - The case of fields is no matter to a row that has none as they are written here.
 - `conversations` is ShareGPT's: turns of `from` and `value`, or messages. Lists may be text, as in CSV: JSON, or as
   Python writes them.
