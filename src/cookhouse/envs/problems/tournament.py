@@ -79,7 +79,7 @@ class TournamentGroupBuilder:
     """Of who meets whom."""
     format_coef: float = 1.0
     rule: Grader | None = None
-    """Grades held-out answers beside the preference model."""
+    """Grades held-out answers in addition to the preference model."""
 
     async def make_envs(self) -> Sequence[Env]:
         return [AnswerEnv(self.prompt, self.prompting, format_coef=self.format_coef) for _ in range(self.group_size)]
