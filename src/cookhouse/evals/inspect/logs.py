@@ -19,7 +19,7 @@ from cookhouse.evals.inspect.messages import said_after, to_shown
 _NO_NAME = re.compile(r"[^\w.@-]+")
 _STDERR = "stderr"
 _MEANS = ("accuracy", "mean")
-"""Metrics that the `stderr` beside them is of."""
+"""Metrics that the `stderr` next to them is of."""
 _TO_FLOAT = value_to_float()
 _LEFT_OUT = {"events", "store", "attachments"}
 """Of samples, which may be large."""
