@@ -45,7 +45,7 @@ _MAX_DEPTH = 20  # of brackets
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """`kind` tells apart what cannot be equal: brackets, the shape of a matrix, how items are joined."""
+    """`kind` distinguishes what cannot be equal: brackets, the shape of a matrix, how items are joined."""
 
     kind: str
     items: Sequence[str]

@@ -1,4 +1,4 @@
-r"""The unit that may stand beside a number, in one form: `12 cm`, `12\text{ centimeters}` and `12厘米` are the same."""
+r"""The unit that may follow a number, in one form: `12 cm`, `12\text{ centimeters}` and `12厘米` are the same."""
 
 import re
 

@@ -65,7 +65,7 @@ def parse_instructions(row: Mapping[str, Any]) -> tuple[Instruction, ...]:
 
     Raises:
         InputError: an instruction is none of `CHECKS` or has other settings than its check, or it needs the language
-            of an answer, which cannot be told here.
+            of an answer, which cannot be found out here.
     """
     ids, kwargs = row.get("instruction_id_list"), row.get("kwargs")
     if not _is_list(ids, str) or not _is_list(kwargs, Mapping) or len(ids) != len(kwargs) or not ids:

@@ -24,7 +24,7 @@ def is_in_language(answer: str, language: str) -> bool:
 
 
 def require_language(language: str, instruction: str) -> None:
-    """Raise `InputError` unless it can be told here whether an answer is in a language, which an instruction asks."""
+    """Raise `InputError` unless this can find out whether an answer is in a language, which an instruction asks."""
     known = _library(f"instruction {instruction}").get_lang_list()
     if language not in known:
         raise InputError(
