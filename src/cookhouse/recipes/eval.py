@@ -123,7 +123,7 @@ def _workflow(config: Config) -> "Workflow[Any]":
 
     names = [config.weights or config.model_name, *others]
     for weights in others:
-        settle(RECIPE, {"given": settings(weights)})  # one that is misspelled is told before all are asked
+        settle(RECIPE, {"given": settings(weights)})  # one that is misspelled is reported before all are asked
     runs = [
         ChildRun(name=f"model-{number}", recipe="eval", settings=partial(_settings_of, settings(weights)))
         for number, weights in enumerate(names, start=1)
