@@ -61,7 +61,7 @@ class NewModel:
     descent: Descent = Descent.FINE_TUNED_FROM
     metrics: Mapping[str, float] = field(default_factory=dict)
     headline: str | None = None
-    """The metric that tells most, of `metrics`."""
+    """The most telling metric, of `metrics`."""
     recipe: str | None = None
     run_folder: str | None = None
     """Of the run that trained it."""
