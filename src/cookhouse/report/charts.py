@@ -46,7 +46,7 @@ def is_charted(metric: Metric) -> bool:
 
 
 def is_drawn(curve: Curve) -> bool:
-    """True if there are enough points that a line tells more than their numbers."""
+    """True if there are enough points that a line shows more than their numbers."""
     return bool(curve.points) and len(curve.points) + curve.num_not_finite > 2
 
 

@@ -48,7 +48,9 @@ def is_read(name: str) -> bool:
 
 
 def _held_out(curves: Mapping[str, Curve], own: Mapping[str, Metric]) -> Iterator[Curve]:
-    """Of the metrics that tell of a run those that are held out, the loss before its shares: it tells first."""
+    """Of the metrics that describe a run those that are held out, the loss before its shares: it shows overfitting
+    first.
+    """
     names = dict.fromkeys((keys.TEST_NLL, *ranked(curves, own)))
     found = (curves[name] for name in names if name in curves and is_held_out(name))
     return (curve for curve in found if len(curve.points) >= _FEWEST_EVALUATIONS and curve.metric.headline is not None)

@@ -1,4 +1,4 @@
-"""The charts of one run: which of its metrics have one, and what stands beside each line."""
+"""The charts of one run: which of its metrics have one, and what stands next to each line."""
 
 from collections.abc import Mapping, Sequence
 

@@ -92,7 +92,7 @@ def _grid(upward: Scale) -> Iterator[str]:
 
 
 def _labels(values: Sequence[Any], x: Callable[[Any], float]) -> Iterator[str]:
-    """The values themselves, but for those that have no room beside the one before."""
+    """The values themselves, but for those that have no room next to the one before."""
     end = -math.inf
     for value in values:
         at = x(value)

@@ -29,7 +29,7 @@ class SweepRow:
     """The last one of the metric, or that of the best weights where the run keeps these; NaN where it diverged, None if
     it was not measured."""
     stderr: float | None
-    """Standard error of that value, where it was told."""
+    """Standard error of that value, where it was given."""
     is_best: bool
     steps: int | None = None
     """That it had taken when that was measured, where runs end after different ones."""
