@@ -104,7 +104,7 @@ def gae_advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[
 
 
 def no_advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[Floats]:
-    """0 for every turn: what is learned comes from elsewhere, such as a teacher."""
+    """0 for every turn: what is learned comes from another source, such as a teacher."""
     del settings
     return [np.zeros(len(trajectory.transitions)) for trajectory in group.trajectories_G]
 

@@ -85,7 +85,7 @@ class _Start:
 class _GroupRollout:
     """State of one group; used once.
 
-    `_attempt_of` counts the attempts at each member that have failed: what is heard of an earlier one comes too late.
+    `_attempt_of` counts the attempts at each member that have failed: news of an earlier one comes too late.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ _NAMES = frozenset(
 )
 _ROOMS = ("stop/", "by_group/")
 _ENDS = ("_n", "_stderr", "_not_finite")
-"""Of figures that stand beside a mean."""
+"""Of figures that stand next to a mean."""
 _GOOD_REWARD = 0.5
 """A group whose rewards are all equal is all good from here on, and all bad below."""
 
@@ -66,7 +66,7 @@ def own_names(groups_P: Sequence[TrajectoryGroup]) -> dict[str, str]:
     theirs = {name for group in groups_P for report in _reports(group) for name in report}
     names: dict[str, str] = {}
     shown: set[str] = set()
-    for name in sorted(theirs, key=len):  # a mean before what stands beside it
+    for name in sorted(theirs, key=len):  # a mean before what stands next to it
         found = own_name(name) if _is_taken(plain_name(name), theirs) else name
         while found in shown or _stands_beside(found, shown):
             found = own_name(found)
