@@ -1,7 +1,7 @@
 """A run whose folder another takes: put aside within it, deleted once the other has begun, put back if it never does.
 
-    .moving      a part of what lay in the folder; the rest is still beside it
-    .replaced    all that lay there; what is beside it is of the new run
+    .moving      a part of what lay in the folder; the rest is still next to it
+    .replaced    all that lay there; what is next to it is of the new run
     .deleted     what is going
 
 What a killed process left is one of these, so that the next one knows what to do (`settle_replaced`).

@@ -50,7 +50,7 @@ def delete_run(folder: Path) -> None:
 def needs_of(paths: Sequence[Path], under: Path, registry: "ModelRegistry") -> dict[Path, list[str]]:
     """Of each run that is to go, in words, who has its weights or was started from them, and stays.
 
-    Other runs are looked for below `under` and beside each.
+    Other runs are looked for below `under` and next to each.
     """
     places = dict.fromkeys([under, *(path.parent for path in paths)])
     others = {run.path.resolve(): run for place in places for run in find_runs(place)}

@@ -180,7 +180,7 @@ def _facts(path: Path, lines: Lines, line: int) -> GroupFacts:
 def _group(path: Path, lines: Lines, line: int) -> RolloutGroup:
     row = read_skeleton(path, *lines.span(line))
     try:
-        # A group of training has its number beside it; those of held-out problems are numbered by their lines.
+        # A group of training has its number next to it; those of held-out problems are numbered by their lines.
         number, value = (int(row["number"]), row["group"]) if "group" in row else (line, row)
         trajectories = value["trajectories"]
         if len(trajectories) > _MAX_MEMBERS:

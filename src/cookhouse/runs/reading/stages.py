@@ -18,7 +18,7 @@ class StageTime:
     name: str
     count: int
     seconds: float
-    """Of all of them together; those that ran beside each other count each."""
+    """Of all of them together; those that ran at the same time count each."""
     last_seconds: float
     last_step: int | None
     """Steps taken before it."""
