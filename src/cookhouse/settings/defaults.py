@@ -1,7 +1,7 @@
 """Fields whose default depends on other fields, and fields with another default than their parent's.
 
 Such a field is None where nobody set it and has its value all the same: chz computes it when the config is made, and
-keeps what was set beside it.
+keeps what was set with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Conditions under which a setting is read: declared beside it, so that one which changes nothing is refused where
+"""Conditions under which a setting is read: declared next to it, so that one which changes nothing is refused where
 somebody set it.
 
     labels: str = chz.field(default="", doc="…")
