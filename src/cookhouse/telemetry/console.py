@@ -1,4 +1,4 @@
-"""Lines for a person: on a terminal they break between words, elsewhere they never break."""
+"""Lines for a person: on a terminal they break between words, otherwise they never break."""
 
 import re
 import shlex
