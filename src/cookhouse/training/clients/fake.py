@@ -2,7 +2,7 @@
 
 It keeps the real one's promises: requests of a model take effect in the order submitted, saved state restores exactly,
 a sampling client keeps its weights. What it computes is made up, and says so: the "model" is one number per token
-bucket, log p(token) = log σ(θ[token mod 512] - 2), and every metric it returns has `synthetic` beside it.
+bucket, log p(token) = log σ(θ[token mod 512] - 2), and every metric it returns has `synthetic` next to it.
 """
 
 import copy

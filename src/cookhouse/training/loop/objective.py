@@ -136,7 +136,7 @@ LOSSES: OpenSet[LossFunction] = OpenSet(
 
 
 def supervised_objective(loss_fn: str) -> Objective[Any]:
-    """Of `cross_entropy`, or of a loss in `LOSSES`; the likelihood is reported beside it."""
+    """Of `cross_entropy`, or of a loss in `LOSSES`; the likelihood is reported next to it."""
     if loss_fn == "cross_entropy":
         return CROSS_ENTROPY
     loss = CustomLoss(function=LOSSES.find(loss_fn))

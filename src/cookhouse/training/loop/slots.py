@@ -25,7 +25,7 @@ class Evaluation(Protocol):
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
         """Request all that must see the present weights; no step is submitted meanwhile. The coroutine returned here
-        then runs beside the steps that follow, and returns metrics.
+        then runs along with the steps that follow, and returns metrics.
         """
 
 
