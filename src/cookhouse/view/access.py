@@ -42,7 +42,7 @@ class Access:
         return f"{path}{'&' if '?' in path else '?'}token={self.token}"
 
     def fits(self, given: str | None) -> bool:
-        """True if this is the token; how long that takes to find out tells nothing of it."""
+        """True if this is the token; how long that takes to find out shows nothing of it."""
         return given is not None and secrets.compare_digest(given.encode(), self.token.encode())
 
 

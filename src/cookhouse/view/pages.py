@@ -1,4 +1,4 @@
-"""Pages from templates, and the JSON beside them: what a page shows is what its address under /api answers."""
+"""Pages from templates, and the JSON next to them: what a page shows is what its address under /api answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final

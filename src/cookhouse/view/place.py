@@ -116,7 +116,7 @@ class Place:
             return None
         signatures = [signature_of(path / file) for file in _FILES]
         kept = self._kept.get(path)
-        # The lock tells whether a run without an end goes on, and leaves no trace in the files when it is let go.
+        # The lock shows whether a run without an end goes on, and leaves no trace in the files when it is let go.
         if kept is not None and kept.signatures == signatures and kept.was_held == _is_held(kept.run):
             return kept.run
         if not all((path / file).is_file() for file, signature in zip(_FILES, signatures, strict=True) if signature):

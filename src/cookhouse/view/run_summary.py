@@ -130,7 +130,7 @@ def _state_text(run: FoundRun, overview: RunOverview) -> str:
 def _remark(run: FoundRun, columns: MetricColumns) -> str | None:
     try:
         saved = [each.checkpoint for each in saved_weights(run)]
-    except InputError:  # said beside the checkpoints
+    except InputError:  # said next to the checkpoints
         saved = []
     return overfitting_remark(columns.rows(filter(is_read, columns.names)), saved, run.history.declared)
 

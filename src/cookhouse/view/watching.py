@@ -105,7 +105,7 @@ class Watcher:
 
 
 async def _refreshed(look: Look[Any]) -> None:
-    """Read again; who looks at what cannot be read asks again, and nobody else is told."""
+    """Read again; who looks at what cannot be read asks again, and nobody else is notified."""
     try:
         await look.refresh()
     except Exception:  # whatever the files of one run do to us: the others are watched on

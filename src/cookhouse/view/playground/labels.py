@@ -26,7 +26,7 @@ class LabeledPair:
     answers: tuple[Answered, Answered]
 
     def row(self, better: int) -> dict[str, Any]:
-        """Itself as a preference, and beside what is learned from, how the answers came about."""
+        """Itself as a preference, and besides what is learned from, how the answers came about."""
         chosen, rejected = self.answers[better], self.answers[1 - better]
         return {
             "prompt": self.question.messages,

@@ -57,7 +57,7 @@ class SharedService:
     async def models(
         self, targets: Sequence[Target], draw: SamplingOptions, say: Say
     ) -> AsyncIterator[list[ChatModel]]:
-        """Weights that answer within the block. `say` is told what goes on until they do.
+        """Weights that answer within the block. `say` is given what goes on until they do.
 
         Raises:
             InputError: there are no such weights.
