@@ -39,8 +39,8 @@ def install_command(extra: str) -> str:
 
 
 def has_engine(packages: Sequence[str] = ENGINE_PACKAGES) -> bool:
-    """True if this environment has the engine's packages, or some of them; without, its runs train at a service
-    elsewhere.
+    """True if this environment has the engine's packages, or some of them; without, its runs train at a remote
+    service.
     """
     return not _not_found(packages)
 
