@@ -11,6 +11,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
+_TIMEOUT_SECONDS = 30.0
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -34,7 +36,7 @@ def num_bytes(url: str) -> int:
     parts = urlsplit(url)
     if parts.scheme == "file":
         return Path(unquote(parts.path)).stat().st_size
-    with urlopen(Request(url, method="HEAD")) as answer:
+    with urlopen(Request(url, method="HEAD"), timeout=_TIMEOUT_SECONDS) as answer:
         return int(answer.headers["Content-Length"])
 
 

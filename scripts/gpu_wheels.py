@@ -21,39 +21,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 MAX_MEGABYTES = 40
-PRESENT = frozenset(
-    (
-        *(
-            "accelerate",
-            "annotated-doc",
-            "anyio",
-            "certifi",
-            "click",
-            "filelock",
-            "fsspec",
-            "h11",
-            "httpx",
-            "huggingface-hub",
-            "hypothesis",
-        ),
-        *("jinja2", "markupsafe", "mpmath", "multidict", "numpy", "packaging", "pandas", "peft", "prometheus-client"),
-        *(
-            "protobuf",
-            "psutil",
-            "pyarrow",
-            "pytest",
-            "pytest-timeout",
-            "pytest-xdist",
-            "pyyaml",
-            "regex",
-            "requests",
-            "rich",
-        ),
-        *("safetensors", "sympy", "tokenizers", "torch", "tqdm", "transformers", "typer", "typing-extensions"),
-        *("typing-inspection", "xxhash"),
-    )
-)
-"""What the machine has: neither taken nor followed, but for what a required extra of it adds."""
+_PRESENT_NAMES = """
+    accelerate annotated-doc anyio certifi click filelock fsspec h11 httpx huggingface-hub hypothesis jinja2
+    markupsafe mpmath multidict numpy packaging pandas peft prometheus-client protobuf psutil pyarrow pytest
+    pytest-timeout pytest-xdist pyyaml regex requests rich safetensors sympy tokenizers torch tqdm transformers
+    typer typing-extensions typing-inspection xxhash
+"""
+PRESENT = frozenset(_PRESENT_NAMES.split())
+"""Packages that the machine has: neither taken nor followed, but for what a required extra of it adds."""
 _EXTRAS = frozenset(("engine", "bench"))
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (35, 34, 31, 28, 27, 24, 17, 12, 5)]
 _ENVIRONMENT = {

@@ -37,6 +37,8 @@ class Check:
     notes: list[str] = field(default_factory=list)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By stage, those of an earlier call among them."""
+    packed_caches: str = ""
+    """A note on the size of the compile caches, and why they were not packed."""
     new_records: set[Path] = field(default_factory=set)
 
     def run_all(self, stages: Sequence[Stage]) -> None:
@@ -79,7 +81,7 @@ class Check:
     def table(self) -> str:
         """All results, in the order of the stages."""
         ordered = sorted(self.results.values(), key=lambda result: result["number"])
-        return table(ordered, self.notes)
+        return table(ordered, [*self.notes, *filter(None, [self.packed_caches])])
 
     def _reason_to_skip(self, stage: Stage, left: float) -> str:
         known = self.results.get("device", {}).get("figures", {})
@@ -128,7 +130,8 @@ class Check:
         if self.new_records:
             packing.pack_files(self.output / "records.tar.gz", sorted(self.new_records), self.records)
         if self.caches.exists():
-            packing.pack_caches(self.caches, self.output)
+            self.packed_caches = packing.pack_caches(self.caches, self.output)
+        self._write_results()
 
 
 def child_environment(site: Path, scratch: Path, commit: str, cores: int) -> dict[str, str]:

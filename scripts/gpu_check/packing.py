@@ -27,7 +27,7 @@ def pack_files(target: Path, files: Iterable[Path], root: Path) -> None:
 
 
 def pack_caches(folder: Path, output: Path) -> str:
-    """All of a folder, in parts that fit; what would be too much is told, and then none is written."""
+    """Write all of a folder, in parts that fit, or nothing if it is too much; return a note on its size."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
         for file in sorted(folder.rglob("*")):

@@ -39,8 +39,8 @@ def install_command(extra: str) -> str:
 
 
 def has_engine(packages: Sequence[str] = ENGINE_PACKAGES) -> bool:
-    """Whether this environment has the engine's packages, or some of them; without, its runs train at a service
-    elsewhere.
+    """True if this environment has the engine's packages, or some of them; without, its runs train at a remote
+    service.
     """
     return not _not_found(packages)
 
@@ -62,7 +62,7 @@ def _not_found(packages: Sequence[str]) -> list[str]:
 
 
 def extras() -> list[Extra]:
-    """Those that users have a need for, by name."""
+    """Extras that users have a need for, by name."""
     installed = _installed()
     names = [] if installed is None else installed.metadata.get_all("Provides-Extra") or []
     return [Extra(name=name, missing=_missing(name)) for name in sorted(set(names) - _FOR_DEVELOPERS)]

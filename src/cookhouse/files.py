@@ -40,12 +40,12 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def cannot_write(path: Path, reason: str | None) -> InputError:
-    """What to say of a place in a run directory where nothing can be written."""
+    """Error for a place in a run directory where nothing can be written."""
     return InputError(f"cannot write {path}: {reason}; choose another log_path")
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there; also of a path that no file system could have."""
+    """True if a folder is there; also of a path that no file system could have."""
     try:
         return path.is_dir()
     except (OSError, ValueError):

@@ -45,9 +45,9 @@ class OpenSet(Generic[T]):
     likely: tuple[str, ...] = ()
     """Those that are named to whoever asks for one that there is not, where none is near; empty: the first of all."""
     way_out: str = ""
-    """What they are told besides."""
+    """What they are given besides."""
     other_spelling: Callable[[str], str] = str
-    """`file.py:NAME` for a name that is spelled as elsewhere; any other as it is."""
+    """`file.py:NAME` for a name that is spelled as usual; any other as it is."""
     _registered: dict[str, T] = field(default_factory=dict)
 
     def register(self, name: str, thing: T) -> None:
@@ -67,7 +67,7 @@ class OpenSet(Generic[T]):
         return tuple(dict.fromkeys([*self.builtin, *self._registered, *self._installed()]))
 
     def find(self, name: str) -> T:
-        """What a name stands for.
+        """Find the object of a name.
 
         Raises:
             UnknownNameError: there is nothing of that name.
@@ -122,7 +122,7 @@ def check_call(name: str, function: Callable[..., Any], takes: Sequence[str], wa
 
 
 def build(builders: OpenSet[Callable[[], Any]], name: str, is_one: Callable[[object], TypeGuard[M]]) -> M:
-    """What the builder of a name makes.
+    """Build the object of a name.
 
     Raises:
         UnknownNameError, InputError: as `OpenSet.find`; or the builder raises, or makes what is none.
@@ -151,8 +151,8 @@ def listed(names: Iterable[str], last: str = "and") -> str:
 
 
 def load(place: str) -> Any:
-    """What stands at `module:NAME` or `file.py:NAME`; NAME may have dots. The file's folder, or the one that one works
-    in, can be imported from.
+    """Import the object at `module:NAME` or `file.py:NAME`; NAME may have dots. The file's folder, or the one that one
+    works in, can be imported from.
 
     Raises:
         InputError: the file is not there, the module cannot be imported, or it has nothing of that name.

@@ -131,6 +131,7 @@ def test_a_second_call_takes_results_and_caches_and_leaves_out_what_passed(tmp_p
     made.with_suffix(".ttir").write_bytes(b"text")
     stages = [make_stage(1, SHOWS), make_stage(2, "exit(1)")]
     first.run_all(stages)
+    assert "compile caches of 0 MB" in (first.output / "table.txt").read_text()
     second = make_check(tmp_path / "second")
     second.read_earlier(first.output)
     assert {file.name for file in second.caches.rglob("*") if file.is_file()} == {"kernel.cubin"}

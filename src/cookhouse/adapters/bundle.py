@@ -25,7 +25,7 @@ OpenCompleter: TypeAlias = "Callable[[str], MessageCompleter]"
 
 @dataclass(frozen=True, kw_only=True)
 class Adapters:
-    """What fills each port; a port that is None is not there."""
+    """Adapters that fill the ports; a port that is None is not there."""
 
     service: Service = None
     """Trains and samples."""
@@ -40,7 +40,7 @@ class Adapters:
     blobs: "BlobStore | None" = None
     """Where the files of a run are put when it ends; None: where `artifact_store` says, if it says anything."""
     evaluators: "Mapping[str, EvaluatorBuilder] | None" = None
-    """What measures the weights every `eval_every` steps, beside the evaluators that the settings name."""
+    """Evaluators of the weights every `eval_every` steps, besides those that the settings name."""
     registry: "ModelRegistry | None" = None
     """Where models are registered, and named from; None: the one that the settings name, where one is needed."""
     sinks: "Sequence[Sink] | None" = None

@@ -11,7 +11,7 @@ from cookhouse.errors import InputError, UnknownNameError
 
 @dataclass(frozen=True, kw_only=True)
 class Port:
-    """What a run needs from the world around it, by the name of its field in `Adapters`."""
+    """Need of a run from the world around it, named as its field in `Adapters`."""
 
     doc: str
     protocol: str
@@ -126,7 +126,7 @@ def check_adapter(port: str, adapter: Any, owner: str) -> None:
 
 
 def is_synthetic(adapter: Any) -> bool:
-    """Whether an adapter, or one of several, makes things up: it has an attribute `synthetic` that is True."""
+    """True if an adapter, or one of several, makes things up: it has an attribute `synthetic` that is True."""
     if isinstance(adapter, Mapping):
         return any(map(is_synthetic, adapter.values()))
     if isinstance(adapter, list | tuple):

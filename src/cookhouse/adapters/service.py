@@ -13,7 +13,7 @@ _HOSTED_DOMAIN = "thinkingmachines.dev"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAddress:
-    """Where a training service answers. `api_key` None leaves finding one to the environment and the SDK."""
+    """Address of a training service. `api_key` None leaves finding one to the environment and the SDK."""
 
     base_url: str | None
     """None: the SDK's default, the hosted service."""
@@ -32,7 +32,7 @@ environment name, else the local engine.
 
 
 def is_hosted(service: Service, environ: Mapping[str, str], base_url: str | None = None) -> bool:
-    """Whether adapters, settings and environment name the hosted service between them. Nothing of them is checked."""
+    """True if adapters, settings and environment name the hosted service between them. Nothing of them is checked."""
     if callable(service) or isinstance(service, EmbeddedEngine):
         return False
     url = (service and service.base_url) or base_url or environ.get("TINKER_BASE_URL")

@@ -37,7 +37,7 @@ def absolute_model(name: str) -> str:
 
 
 def embedded_names() -> list[str]:
-    """What the package holds weights of: models, and adapters of them."""
+    """Names of which the package holds weights: models, and adapters of them."""
     return [*_MODEL_FOLDERS, *ADAPTER_FOLDERS]
 
 

@@ -24,7 +24,7 @@ BLOB_STORES: OpenSet[BlobStoreBuilder] = OpenSet(
 
 
 def is_blob_store(thing: object) -> TypeGuard[BlobStore]:
-    """Whether it has the methods of one."""
+    """True if it has the methods of one."""
     return not isinstance(thing, type) and all(callable(getattr(thing, method, None)) for method in _METHODS)
 
 

@@ -1,4 +1,4 @@
-"""The protocol of a blob store, and a store that keeps a checksum beside each blob, over any files by key."""
+"""The protocol of a blob store, and a store that keeps a checksum next to each blob, over any files by key."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ class DamagedBlobError(ServiceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """What was put."""
+    """Blob that was put."""
 
     key: str
     num_bytes: int
@@ -55,7 +55,7 @@ class BlobStore(Protocol):
         """Write what is under a key to a file, which is made whole or not at all. Raises as `get`."""
 
     def exists(self, key: str) -> bool:
-        """Whether there is a blob under a key. Raises as `get`, but for a blob that is missing."""
+        """True if there is a blob under a key. Raises as `get`, but for a blob that is missing."""
 
     def list(self, prefix: str = "") -> Sequence[str]:
         """Keys below a prefix, itself a key; every key where it is empty. In alphabetical order. Raises as `exists`."""
@@ -64,7 +64,7 @@ class BlobStore(Protocol):
         """Remove a blob. Raises as `get`."""
 
     def address(self, key: str) -> str:
-        """Where a blob lies, for a person: a path or a URL."""
+        """Address of a blob, for a person: a path or a URL."""
 
 
 def check_key(key: str) -> str:
@@ -89,7 +89,7 @@ def check_key(key: str) -> str:
 
 
 class SummedBlobStore(ABC):
-    """A `BlobStore` over six simpler operations: checks keys, keeps the SHA-256 of each blob in a file beside it, in
+    """A `BlobStore` over six simpler operations: checks keys, keeps the SHA-256 of each blob in a file next to it, in
     the format of `sha256sum`, and compares it on reading. What others have put there has none, and is read as it is.
     """
 
@@ -139,7 +139,7 @@ class SummedBlobStore(ABC):
 
     @abstractmethod
     def address(self, key: str) -> str:
-        """Where a blob lies."""
+        """Address of a blob."""
 
     @abstractmethod
     def _write(self, key: str, content: Content) -> None: ...

@@ -60,7 +60,7 @@ def checked(function: F) -> F:
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Whether a value is of a type as annotations name it. True and False are no numbers, whole numbers are floats; of
+    """True if a value is of a type as annotations name it. True and False are no numbers, whole numbers are floats; of
     what has to have methods, only these are looked for.
     """
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
@@ -93,7 +93,7 @@ def _is_one(value: object, kind: Any) -> bool:
 
 
 def in_words(hint: Any) -> str:
-    """What is allowed by a type, for whoever gave something else."""
+    """Values that a type allows, for a message on another value."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(dict.fromkeys(in_words(part) for part in parts))

@@ -25,7 +25,7 @@ _REPORTED_SECONDS = 1.0
 
 @dataclass(kw_only=True)
 class LoopWatch:
-    """How long functions kept an event loop to themselves. Of nested calls each has its own time alone."""
+    """Times for which functions kept an event loop to themselves. Of nested calls each has its own time alone."""
 
     clock: Callable[[], float] = time.perf_counter
     _blocked: dict[str, list[float]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ _WATCHES: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWatch] = WeakKeyDicti
 
 
 async def watched(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """What an async function of a user's own returns; that it blocks the loop is said once.
+    """Result of an async function of a user's own; a warning is logged once if it blocks the loop.
 
     Raises:
         InputError: it is no async function.

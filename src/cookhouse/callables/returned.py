@@ -72,8 +72,8 @@ def returned_metrics(function: Callable[..., Any], values: object) -> dict[str, 
 
 
 def returned_figures(function: Callable[..., Any], values: object) -> dict[str, float | str | None]:
-    """What an evaluator found: numbers, texts, and None for what could not be measured. Raises `InputError` for what is
-    none of these.
+    """Figures that an evaluator returned: numbers, texts, and None for what could not be measured. Raises `InputError`
+    for what is none of these.
     """
     if not isinstance(values, Mapping):
         raise refused(function, values, "an evaluator returns a dict of figures by name, {} where there are none")

@@ -77,7 +77,7 @@ _CACHED_TEXTS = 4096
 
 
 class Tokenizer(Protocol):
-    """What rendering needs of a `transformers` tokenizer."""
+    """Part of a `transformers` tokenizer that rendering needs."""
 
     @property
     def name_or_path(self) -> str: ...
@@ -143,7 +143,7 @@ class Encoder:
         self._cache: dict[str, list[int]] = {}
 
     def has(self, token: str) -> bool:
-        """Whether the tokenizer has this added token."""
+        """True if the tokenizer has this added token."""
         return token in self.added
 
     def id_of(self, token: str) -> int:
@@ -235,7 +235,7 @@ class Encoder:
 
 
 def is_a_name(token: str) -> bool:
-    """Whether an added token can be the name of a mark: runs of white space are tokens of some vocabularies."""
+    """True if an added token can be the name of a mark: runs of white space are tokens of some vocabularies."""
     return len(token) > 1 and bool(token.strip(" \t\n▁"))
 
 
@@ -246,7 +246,7 @@ def special_names(tokenizer: Tokenizer) -> frozenset[str]:
 
 
 def to_model_input(tokens: Sequence[Token]) -> ModelInput:
-    """What is sent for a sequence: runs of tokens, and images between them."""
+    """Model input to send for a sequence: runs of tokens, and images between them."""
     if not has_images(tokens):
         return ModelInput.from_ints(cast("list[int]", tokens))
     chunks: list[ModelInputChunk] = []
@@ -257,5 +257,5 @@ def to_model_input(tokens: Sequence[Token]) -> ModelInput:
 
 
 def has_images(tokens: Sequence[Token]) -> bool:
-    """Whether a sequence is more than text."""
+    """True if a sequence is more than text."""
     return not {*map(type, tokens)} <= {int}

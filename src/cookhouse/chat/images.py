@@ -27,7 +27,7 @@ _FORMATS: dict[str, Literal["png", "jpeg"]] = {"PNG": "png", "JPEG": "jpeg"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vision:
-    """How a family cuts an image into patches; a token is a square of `merge_size` × `merge_size` of these."""
+    """A family's way to cut an image into patches; a token is a square of `merge_size` × `merge_size` of these."""
 
     patch_size: int
     """Pixels on a side."""
@@ -61,7 +61,7 @@ class Vision:
 
 
 def vision_of(tokenizer_folder: str, default: Vision) -> Vision:
-    """What the preprocessor_config.json beside a local tokenizer says; a model by hub id has the family's default.
+    """Settings of the preprocessor_config.json next to a local tokenizer; a model by hub id has the family's default.
 
     Raises:
         InputError: the file cannot be read, or holds no such numbers.

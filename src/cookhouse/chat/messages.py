@@ -286,7 +286,7 @@ def _parse_content(value: Mapping[str, object], role: Role) -> str | list[Part]:
 def _with_one_reasoning(
     value: Mapping[str, object], parts: list[Part], content: str | list[object]
 ) -> str | list[Part]:
-    """What an assistant's message says, its reasoning once, in whichever of its spellings it stands."""
+    """Content of an assistant's message with its reasoning once, in whichever of its spellings it stands."""
     said = {key: _text(value, key) for key in REASONING_KEYS if value.get(key) == "" or not is_empty(value.get(key))}
     if any(part["type"] == "thinking" for part in parts):
         said[_PARTS] = "".join(part["thinking"] for part in parts if part["type"] == "thinking")
@@ -365,7 +365,7 @@ def _parse_tool(tool: object) -> dict[str, Any]:
 
 
 def is_empty(value: object) -> bool:
-    """Whether a value from outside says nothing: null, NaN, by which pandas writes one, or text, a list or an object
+    """True if a value from outside says nothing: null, NaN, by which pandas writes one, or text, a list or an object
     without content.
     """
     return value is None or value in ("", [], {}) or (isinstance(value, float) and math.isnan(value))

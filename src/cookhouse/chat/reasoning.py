@@ -24,12 +24,12 @@ def split_tags(text: str) -> tuple[str | None, str]:
 
 
 def begins_inside(text: str) -> bool:
-    """Whether an answer begins within its reasoning: a closing tag, and no opening one before it."""
+    """True if an answer begins within its reasoning: a closing tag, and no opening one before it."""
     return split_tags(text)[0] is not None and not text.lstrip().startswith(_THINK)
 
 
 def is_left_open(text: str) -> bool:
-    """Whether an answer opens its reasoning and never closes it, as one that was cut does."""
+    """True if an answer opens its reasoning and never closes it, as one that was cut does."""
     return text.lstrip().startswith(_THINK) and _END_THINK not in text
 
 

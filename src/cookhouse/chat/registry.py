@@ -59,5 +59,5 @@ def register_renderer(name: str, factory: RendererFactory) -> None:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a renderer is one of ours, of which the model table says what it fits; a user knows about their own."""
+    """True if a renderer is one of ours, of which the model table says what it fits; a user knows about their own."""
     return name in RENDERERS.builtin

@@ -20,7 +20,7 @@ SupervisedExample: TypeAlias = tuple[ModelInput, list[float]]
 
 
 class Termination(StrEnum):
-    """How a sampled response ended."""
+    """End of a sampled response."""
 
     STOP_SEQUENCE = "stop_sequence"
     """Exactly one end mark of the family, at the end."""
@@ -32,7 +32,7 @@ class Termination(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageLayout:
-    """What a family writes for one message.
+    """Pieces that a family writes for one message.
 
     Its parts are tokenized apart, so that a response sampled after the header has the tokens it is trained with.
     """
@@ -99,7 +99,7 @@ class Renderer(ABC):
 
     @abstractmethod
     def get_stop_sequences(self) -> list[str] | list[int]:
-        """What ends a response: strings, or token ids."""
+        """Ends of a response: strings, or token ids."""
 
     @abstractmethod
     def read_response(self, pieces: Sequence[Piece]) -> tuple[Message, Termination]:
@@ -110,7 +110,7 @@ class Renderer(ABC):
         """
 
     def read_opening(self, prompt: Sequence[Piece]) -> Sequence[Piece]:  # noqa: ARG002
-        """What a prompt leaves open for its response: a think mark, to be read as if the response began with it."""
+        """Pieces that a prompt leaves open for a reply: a think mark, to be read as if the response began with it."""
         return []
 
     def settle(self, text: str) -> str:
@@ -132,7 +132,7 @@ class Renderer(ABC):
         return []
 
     def end(self, last: Message) -> list[Piece]:  # noqa: ARG002
-        """What follows a message that is the last of a supervised example, trained if the message is. Where the next
+        """Pieces after a message that is the last of a supervised example, trained if the message is. Where the next
         message begins with it, it is trained there too: a stop string that is the next speaker's name, say.
         """
         return []
@@ -217,8 +217,8 @@ class Renderer(ABC):
         )
 
     def build_response(self, messages: Sequence[Message]) -> list[int]:
-        """What a model would sample to say the last message after the others, its end included; `parse_response` reads
-        it as any sampled response.
+        """Tokens that a model would sample for the last message after the others, its end included; `parse_response`
+        reads it as any sampled response.
 
         Raises:
             InputError: a message is not one, or the family cannot write all of the last.
@@ -359,13 +359,13 @@ def split_thinking_block(
 
 
 def ends_open(prompt: Sequence[Piece], opening: Special) -> bool:
-    """Whether the last mark of a prompt is an opening one, so that its response begins inside."""
+    """True if the last mark of a prompt is an opening one, so that its response begins inside."""
     marks = [piece for piece in prompt if isinstance(piece, Special)]
     return bool(marks) and marks[-1] == opening
 
 
 def is_mark(piece: Piece, mark: Special) -> bool:
-    """Whether a piece is that mark, and not text that spells it."""
+    """True if a piece is that mark, and not text that spells it."""
     return isinstance(piece, Special) and piece == mark
 
 

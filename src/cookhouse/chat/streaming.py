@@ -68,7 +68,7 @@ class ResponseStream:
         return self._deltas(is_over=False)
 
     def finish(self) -> list[Delta]:
-        """What was held back; to be called once, after the last token."""
+        """Take what was held back; to be called once, after the last token."""
         return self._deltas(is_over=True)
 
     def _deltas(self, *, is_over: bool) -> list[Delta]:

@@ -27,7 +27,7 @@ _TOOLS_USE: Sequence[Piece] = (
 
 
 def declare_tools(message: Message) -> Sequence[Piece]:
-    """What a system message that declares tools says, as Hermes and Qwen have it."""
+    """Text of a system message that declares tools, as Hermes and Qwen have it."""
     text = text_of(message)
     schemas = "".join(f"\n{json.dumps(tool, ensure_ascii=False)}" for tool in message["tools"])
     return [f"{text}\n\n" if text else "", _TOOLS_INTRO, schemas, *_TOOLS_USE]
@@ -96,7 +96,7 @@ def read_call(name: str, arguments: str) -> ToolCall:
 
 
 def read_json(written: str) -> Any:
-    """What a model wrote as JSON. Raises `InputError` if it is none, or nested deeper than tools can want."""
+    """Read what a model wrote as JSON. Raises `InputError` if it is none, or nested deeper than tools can want."""
     try:
         value = json.loads(written, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ from cookhouse.errors import InputError
 
 
 class TrainOnWhat(StrEnum):
-    """What carries weight in a supervised example. The end token of a message goes with it."""
+    """Messages that carry weight in a supervised example. The end token of a message goes with it."""
 
     LAST_ASSISTANT_MESSAGE = "last_assistant_message"
     LAST_ASSISTANT_TURN = "last_assistant_turn"

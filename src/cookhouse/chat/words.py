@@ -13,7 +13,7 @@ _MAX_WORD_LENGTH = 40
 """Longer ones hardly ever come again."""
 _SPACE = re.compile(r"(?<=\S) (?=\S)")
 _SIDES = ("a", "Z", "é", "京", "ع", "👩", "9", "½", "'", ".", "(", "$", "_", "/", "{", "\u0301", "\u200d", "\ufe0f")
-"""Of every kind of character that a pattern of words tells apart."""
+"""Of every kind of character that a pattern of words distinguishes."""
 _PUNCTUATION = '.,?!:;)"'
 _LETTERS = re.compile(rf"([A-Z]?[a-z]+|[A-Z]+)(?:([{_PUNCTUATION}]*)|([{_PUNCTUATION}]*\n+)(\S.*))", re.DOTALL)
 """Letters, and punctuation after them; that ends the word, or a line before the rest of it."""
@@ -111,13 +111,13 @@ def _splits_at_letters(tokenizer: tokenizers.Tokenizer) -> bool:
 
 
 def _are_apart(tokenizer: tokenizers.Tokenizer, texts: Sequence[tuple[str, ...]]) -> bool:
-    """Whether the tokenizer takes texts, each of some parts, apart where their parts meet."""
+    """True if the tokenizer takes texts, each of some parts, apart where their parts meet."""
     pieces = cache(partial(_pieces, tokenizer))
     return all(pieces("".join(text)) == [*chain.from_iterable(map(pieces, text))] for text in texts)
 
 
 def _pieces(tokenizer: tokenizers.Tokenizer, text: str) -> list[str]:
-    """What the model is given of a text, one by one."""
+    """Pieces of a text that the model is given, one by one."""
     if tokenizer.normalizer is not None:
         text = tokenizer.normalizer.normalize_str(text)
     return [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]

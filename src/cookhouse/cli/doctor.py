@@ -167,8 +167,8 @@ def _has_nvidia_driver() -> bool:
 
 
 def _torch_command(backend: str) -> str:
-    """How to get a build of torch, of the same release where there is one; pip would have to be told the address of an
-    index.
+    """Command that installs a build of torch, of the same release where there is one; pip would have to be given the
+    address of an index.
     """
     torch = (
         f"--reinstall-package torch torch=={version('torch').partition('+')[0]}" if has_engine(["torch"]) else "torch"

@@ -22,7 +22,7 @@ _WHOLE = 1000
 
 @dataclass(frozen=True)
 class ListedCommand:
-    """Where a command is, and what the list of commands says of it: the first sentence of its own help."""
+    """Place of a command, and its line in the list of commands: the first sentence of its own help."""
 
     place: str
     """`module:NAME` of a function or of a `typer.Typer`, below `cookhouse.cli`."""

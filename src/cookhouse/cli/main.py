@@ -91,7 +91,7 @@ def _tell(text: str) -> None:
 
 
 def _verdict(error: Exception) -> tuple[str | None, int]:
-    """What to tell the user of an exception, and the exit code; no message for what only a bug can raise."""
+    """Message for the user on an exception, and the exit code; no message for what only a bug can raise."""
     match error:
         case BadRowsError() | NoServiceError():
             notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("in stage ")]
@@ -162,7 +162,7 @@ _WANTED: Mapping[str, str] = {
 
 
 def usage_message(error: typer.TyperException) -> str:
-    """What to tell the user of an error in the words of a command."""
+    """Message for the user on an error in the words of a command."""
     near = getattr(error, "possibilities", None)
     said = error.message if near else error.format_message()
     reason = _reason(error.__cause__)
@@ -173,7 +173,7 @@ def usage_message(error: typer.TyperException) -> str:
 
 
 def _reason(cause: Any) -> str | None:
-    """What is wrong with a value; None: that is no error of a value's check."""
+    """Reason why a value is refused; None: that is no error of a value's check."""
     errors = getattr(cause, "errors", None)
     if not callable(errors):
         return None

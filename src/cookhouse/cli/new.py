@@ -30,7 +30,7 @@ _BEFORE = {
 
 
 class Kind(StrEnum):
-    """What there are examples of."""
+    """Kind of example."""
 
     ENVIRONMENT = "environment"
     TOOLS = "tools"

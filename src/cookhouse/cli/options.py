@@ -103,7 +103,7 @@ def _most_used_first(fields: Sequence[ConfigField]) -> list[ConfigField]:
 
 
 def layers_of(settings: Sequence[str], files: Sequence[Path], flags: Mapping[str, str | None]) -> Layers:
-    """What files, `key=value` words and flags say, the files first.
+    """Settings of files, `key=value` words and flags, the files first.
 
     Raises:
         InputError: a word is not `key=value`, a setting is given twice, or a file cannot be read.
@@ -151,9 +151,9 @@ def _choices(annotation: Any) -> list[str]:
 _ADAPTERS_OPTION = typer.Option(
     "--adapters",
     metavar="NAME",
-    help="What the run needs from outside: local (the local engine), hosted, noop (everything made up), or your own "
-    "cookhouse.Adapters, or a function that makes them, as module:NAME or file.py:NAME. The ports that they fill "
-    "replace the command line's, such as its sinks.",
+    help="What the run needs from outside: local (an engine on this machine), hosted, noop (everything made up), or "
+    "your own cookhouse.Adapters, or a function that makes them, as module:NAME or file.py:NAME. The ports that they "
+    "fill replace the command line's, such as its sinks.",
 )
 _DRY_RUN_OPTION = typer.Option(
     "--dry-run", help="Check everything and show the plan, with --verbose every setting; train nothing."
@@ -191,7 +191,7 @@ def _flag(name: str) -> str:
 
 
 def _metavar(annotation: Any) -> str:
-    """What a setting takes, in one word: INTEGER, TEXT, or the choices."""
+    """Kind of value that a setting takes, in one word: INTEGER, TEXT, or the choices."""
     origin = typing.get_origin(annotation)
     if origin is typing.Literal:
         return "|".join(str(choice) for choice in typing.get_args(annotation))

@@ -66,7 +66,7 @@ def show(
 ) -> None:
     """Show conversations as the model sees them: trained tokens stand out, special ones are spelled.
 
-    On a terminal as text in color, marks reversed; elsewhere, or with --tokens, a line for each token, with `mark`
+    On a terminal as text in color, marks reversed; otherwise, or with --tokens, a line for each token, with `mark`
     behind those that are marks and no letters.
     """
     from cookhouse.assets import data_file

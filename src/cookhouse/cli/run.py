@@ -59,7 +59,7 @@ def _require_recipe(context: typer.Context) -> None:
 
 
 def recipe_meant(name: str) -> str | None:
-    """What to tell whoever types the name of a recipe, or of an algorithm, as a command; None: it is neither."""
+    """Hint for a user who types the name of a recipe, or of an algorithm, as a command; None: it is neither."""
     if name in RECIPES.names():
         return f"{name} is a recipe: {program()} run {name}"
     hint = what_is_meant(name)
@@ -80,7 +80,7 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
         from cookhouse.cli import summary
         from cookhouse.telemetry import Telemetry, make_console
 
-        with Telemetry(() if given is None else given.sinks or ()):  # which closes them: nothing is told to them
+        with Telemetry(() if given is None else given.sinks or ()):  # which closes them: nothing is sent to them
             plan = recipes.dry_run(name, config, adapters=given)
             summary.print_plan(make_console(), plan, every_setting=is_verbose())
         return
@@ -122,7 +122,7 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
 
 
 def program() -> str:
-    """How this program was started, as one types it again: `cookhouse`, its path, or `python -m cookhouse`."""
+    """Words that start this program, as one types them: `cookhouse`, its path, or `python -m cookhouse`."""
     started = Path(sys.argv[0])
     if started.name != "cookhouse":
         is_found = shutil.which("python") == sys.executable

@@ -64,7 +64,7 @@ def sample(
 
 
 def _with_command(error: UnknownNameError, prompt: str | None, model: str | None) -> InputError:
-    """What to say of a first word that names no weights: it may be the prompt."""
+    """Error for a first word that names no weights: it may be the prompt."""
     from cookhouse.runs.listing.weights import trained_runs
 
     word = error.name

@@ -36,5 +36,5 @@ Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of the draw; def
 
 
 def note_of(answer: ChatAnswer) -> str | None:
-    """What to tell of how an answer ended, with the flag that would let it go on; None: it ended by itself."""
+    """Note on how an answer ended, with the flag that would let it go on; None: it ended by itself."""
     return f"{answer.note} (--max-tokens)" if answer.is_full else answer.note

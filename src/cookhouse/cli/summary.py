@@ -29,7 +29,7 @@ _LABEL_CELLS = 32
 
 
 def print_plan(console: Console, plan: RunPlan, *, every_setting: bool = False) -> None:
-    """What a run would do, and the settings that are not the defaults, or all."""
+    """Print the steps of a run, and the settings that are not the defaults, or all."""
     say(console, f"{plan.recipe} on this plan; nothing was trained, no request was made\n")
     say(console, "plan")
     for name, fact in {**plan.facts, "run directory": str(plan.folder)}.items():
@@ -88,7 +88,7 @@ def _ends(text: str) -> str:
 
 
 def print_summary(console: Console, summary: RunSummary, program: str) -> None:
-    """What came of a run, and what to type next; `program` is how the user calls cookhouse."""
+    """Print the results of a run, and the commands to type next; `program` is how the user calls cookhouse."""
     done = "done"
     if summary.is_interrupted:
         how = "paused" if summary.is_paused else "interrupted"

@@ -18,7 +18,7 @@ _OF_RETRIES = ("retry", "thrown while requesting")
 
 
 class Level(StrEnum):
-    """What is logged at least."""
+    """Lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -27,9 +27,9 @@ class Level(StrEnum):
 
 
 def show_logs(environ: Mapping[str, str] = os.environ) -> None:
-    """What is logged goes to stderr, warnings and errors unless the environment says otherwise, in lines.
+    """Log to stderr in lines: warnings and errors, unless the environment says otherwise.
 
-    What is logged with an exception, or of a request that the SDK gives up, is told as the error it becomes, unless
+    What is logged with an exception, or of a request that the SDK gives up, is shown as the error it becomes, unless
     more was asked for.
 
     Raises:
@@ -87,7 +87,7 @@ class _RetriesOnce(logging.Filter):
 
 
 def is_verbose() -> bool:
-    """Whether more than warnings was asked for."""
+    """True if more than warnings was asked for."""
     return logging.getLogger(_LOGGERS[0]).isEnabledFor(logging.INFO)
 
 

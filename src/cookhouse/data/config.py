@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @chz.chz
 class ConversationsConfig:
-    """Where conversations come from and how they become batches."""
+    """Settings of the conversations' source and of their batches."""
 
     dataset_path: str | None = chz.field(
         default=None,

@@ -40,7 +40,7 @@ class Fingerprint:
     """Files of images that rows name, and of which the marks are as well."""
 
     def changes_to(self, now: "Fingerprint") -> str | None:
-        """What is different in a later fingerprint of the same stride, in words; None if nothing is."""
+        """Differences in a later fingerprint of the same stride, in words; None if nothing is."""
         if now == self:
             return None
         is_counted = self.num_lines is not None and now.num_lines is not None
@@ -83,7 +83,7 @@ def fingerprint_of(given: str | os.PathLike[str] | DataSource, *, stride: int | 
 
 
 def _is_small_table(source: DataSource) -> bool:
-    """Whether its lines are no rows, which can be read all the same to see which images they name."""
+    """True if its lines are no rows, which can be read all the same to see which images they name."""
     if not isinstance(source, FileSource) or source.path.suffix.lower() not in _TABLES or not source.path.is_file():
         return False
     return source.path.stat().st_size <= _MAX_TABLE_BYTES

@@ -14,7 +14,7 @@ _REPORTED = 20
 
 
 class BadRows:
-    """What is wrong with the rows of a set: the first twenty reasons, and how many rows there are."""
+    """Faults of the rows of a set: the first twenty reasons, and the number of rows."""
 
     def __init__(self, on_bad_row: OnBadRow = "stop") -> None:
         self._on_bad_row = on_bad_row
@@ -34,7 +34,7 @@ class BadRows:
 
     @property
     def notes(self) -> list[str]:
-        """What is left out, a sentence for each reason; empty if nothing is."""
+        """Notes on rows left out, a sentence for each reason; empty if nothing is."""
         if not self._refused:
             return []
         more = self.count - len(self._refused)
@@ -48,7 +48,7 @@ class BadRows:
 
 
 def parse_each(rows: Iterable[S], parse: Callable[[S], T], bad: BadRows | None = None) -> list[T]:
-    """What `parse` makes of each row, in order; `bad` says what becomes of those that it refuses, and counts them.
+    """Results of `parse` for each row, in order; `bad` says what becomes of those that it refuses, and counts them.
 
     Raises:
         BadRowsError: `parse` raised `InputError`, which is to name the row; the first twenty, once all have been tried.

@@ -24,7 +24,7 @@ def load() -> None:
     Raises:
         InputError: the environment narrows the processor to something unknown.
     """
-    # OpenMP's threads spin for milliseconds while they wait, by default, and take the cores from the server beside us:
+    # OpenMP's threads spin for milliseconds while they wait, by default, and take the cores from the server next to us:
     # then a step can take ten times as long. Some microseconds keep nearly all speed. Read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     keep_freed()

@@ -67,7 +67,7 @@ class Admission:
         self._budget.check(num_bytes, what, way_out, but_for=but_for)
 
     def room_bytes(self) -> int:
-        """What a new model may take, with what would make way for it."""
+        """Bytes that a new model may take, with those that would make way for it."""
         idle = sum(self._bases.num_bytes(name) for name in self._bases if not self._users(name))
         return self._budget.spare_bytes(0) + self._samplers.idle_bytes + self._full_samplers.idle_bytes + idle
 
@@ -94,7 +94,7 @@ class Admission:
         self.check(what, num_bytes, way_out, keep={base_model}, but_for={"snapshot"})
 
     def check_full(self, what: str, num_bytes: int, peak_bytes: int, way_out: str) -> None:
-        """Let what trains or samples from all weights fit, beside the base models as well; `peak_bytes` are there at
+        """Let what trains or samples from all weights fit, in addition to the base models; `peak_bytes` are there at
         once while it is made.
 
         Raises:
@@ -129,7 +129,7 @@ class Admission:
             self._budget.release(_base_key(name))
 
     def promise(self, model_id: str, model: Adapter | FullModel) -> None:
-        """Count what a model will need beside its state: the gradient of a request while it runs, since those of all
+        """Count what a model will need besides its state: the gradient of a request while it runs, since those of all
         models may be in one pass, and snapshots of an adapter.
         """
         num_parameters = model.params.numel()

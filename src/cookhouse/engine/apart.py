@@ -12,7 +12,7 @@ _REFUSED = 2
 
 
 def ask(module: str, arguments: Sequence[str], failure: str) -> str:
-    """What the module said on stderr. It takes some seconds, of which the calling thread computes nothing.
+    """Run a module, and return its stderr. It takes some seconds, of which the calling thread computes nothing.
 
     Raises:
         InputError: as the module's work.

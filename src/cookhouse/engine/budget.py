@@ -37,7 +37,7 @@ class Budget:
         self.promise("pass", "all", reserve)
 
     def spare_bytes(self, wanted: float = math.inf, *, but_for: Collection[Purpose] = ()) -> int:
-        """What is free and not promised; promises for some purposes can be left out, for whom they were made.
+        """Bytes that are free and not promised; promises for some purposes can be left out, for whom they were made.
 
         Where that is less than `wanted`, the heap first gives back what it keeps for later.
         """
@@ -48,14 +48,14 @@ class Budget:
         return spare
 
     def pass_bytes(self, wanted: float) -> int:
-        """What a pass may take: what is free and promised to nothing but passes."""
+        """Bytes that a pass may take: those that are free and promised to nothing but passes."""
         return self.spare_bytes(wanted, but_for=_OF_PASSES)
 
     def _spare(self, but_for: Collection[Purpose]) -> int:
         return max(self.free() - self.promised_bytes(but_for=but_for), 0)
 
     def promised_bytes(self, *, but_for: Collection[Purpose] = ()) -> int:
-        """What has been promised and not been taken yet."""
+        """Bytes that have been promised and not been taken yet."""
         return sum(left() for (purpose, _), left in self._left.items() if purpose not in but_for)
 
     def check(self, num_bytes: int, what: str, way_out: str, *, but_for: Collection[Purpose] = ()) -> None:

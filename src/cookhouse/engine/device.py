@@ -97,13 +97,13 @@ def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
     if device.type == "cuda":
         is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
         return torch.bfloat16 if is_fast else torch.float32
-    # A step takes a third less time where the processor multiplies bf16 faster; elsewhere fp32 is faster, and exact.
+    # A step takes a third less time where the processor multiplies bf16 faster; on others fp32 is faster, and exact.
     kernels = cpu_kernels()
     return torch.bfloat16 if kernels is not None and kernels.gains_from_bf16 else torch.float32
 
 
 def device_in_words(name: str | None, precision: str | None) -> str:
-    """What an engine of this device and precision computes on, and in what, for a person. Raises as the two above."""
+    """Device and precision of an engine, for a person. Raises as the two above."""
     device = choose_device(name)
     dtype = str(choose_dtype(precision, device)).removeprefix("torch.")
     place = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"

@@ -37,16 +37,16 @@ class Engine(Protocol):
     """Trains adapters over shared frozen base models and samples from snapshots of them."""
 
     def describe(self) -> str:
-        """What it computes on, in words."""
+        """Device and precision, in words."""
 
     def memory_use(self) -> MemoryUse:
-        """What its caches and its GPU hold. From any thread, also while another method runs."""
+        """Memory of its caches and its GPU. From any thread, also while another method runs."""
 
     def base_models(self) -> Sequence[BaseModelInfo]:
         """Models loaded so far or named at start."""
 
     def room(self) -> Room:
-        """What a new model may take, and which base models are loaded. Asks the machine: not for every token."""
+        """Bytes that a new model may take, and base models that are loaded. Asks the machine: not for every token."""
 
     def create_model(self, model_id: str, base_model: str, lora: LoraSpec) -> None:
         """Add a run that leaves the base model's output unchanged; equal specs give equal adapters.
@@ -128,7 +128,7 @@ class Engine(Protocol):
         """Drop a request and free what it holds; unknown or finished ids are ignored."""
 
     def has_samples(self) -> bool:
-        """Whether `step_samples` has anything to do."""
+        """True if `step_samples` has anything to do."""
 
     def step_samples(self) -> Sequence[SampleOutput | SampleFailure]:
         """Admit what fits, advance every running sequence by one token, and return what finished or failed.

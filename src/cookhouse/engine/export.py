@@ -43,7 +43,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInfo:
-    """What a checkpoint folder holds."""
+    """Content of a checkpoint folder."""
 
     base_model: str
     lora: LoraSpec
@@ -53,7 +53,7 @@ class CheckpointInfo:
 
 
 def inspect(folder: Path) -> CheckpointInfo:
-    """What a checkpoint folder holds.
+    """Read the content of a checkpoint folder.
 
     Raises:
         InputError: it holds no checkpoint.
@@ -76,7 +76,7 @@ def export_peft(
 ) -> None:
     """Write the adapter of a checkpoint folder as a PEFT folder that gives the same logits over its base model.
 
-    The tokenizer and a model card lie beside it; `origin` is what the card says of where it came from. `base_name` is
+    The tokenizer and a model card lie next to it; `origin` is what the card says of where it came from. `base_name` is
     what others call the base model, which may lie in a folder of this machine; None: as the checkpoint has it.
 
     Raises:
@@ -230,7 +230,7 @@ def _layout(folder: Path, base_model: str, spec: LoraSpec) -> AdapterLayout:
 
 
 def _sites(base_model: str) -> tuple[LoraSite, ...]:
-    """Where adapters of a base model attach; its weights are not read."""
+    """Sites at which adapters of a base model attach; its weights are not read."""
     model = read_shapes(base_model)
     return adapt(model, model.get_output_embeddings(), Routing())
 

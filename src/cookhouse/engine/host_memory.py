@@ -44,7 +44,7 @@ def _own_limits(statm: Path = _STATM) -> list[tuple[int, int]]:
 
 
 def _machine_bytes(meminfo: Path) -> int:
-    """What the system says is available; else pages that are free, or half of all where it does not tell."""
+    """Memory that the system reports as available; else pages that are free, or half of all where it reports none."""
     with contextlib.suppress(OSError):
         for line in meminfo.read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

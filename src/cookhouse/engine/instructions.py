@@ -60,7 +60,7 @@ NATIVE = Target("native", frozenset(), ("-march=native",))
 
 
 def usable_targets() -> tuple[Target, ...]:
-    """What this processor has of the sets and may be used, the most first; `NATIVE` alone where it has none.
+    """Sets that this processor has and may use, the largest first; `NATIVE` alone where it has none.
 
     Raises:
         InputError: the variable names no set of instructions.

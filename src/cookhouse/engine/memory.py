@@ -38,11 +38,11 @@ class Pool(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Which GPU."""
+        """The GPU."""
 
     @property
     def num_bytes(self) -> int:
-        """How much torch holds for it, in use or not."""
+        """Bytes that torch holds for it, in use or not."""
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
@@ -71,7 +71,9 @@ def total_bytes(device: torch.device) -> int:
 
 
 def held_bytes(device: torch.device) -> int:
-    """What torch holds of a GPU's memory, used or not. Asks the device nothing: a graph may be recorded meanwhile."""
+    """Bytes of a GPU's memory that torch holds, used or not. Asks the device nothing: a graph may be recorded
+    meanwhile.
+    """
     return torch.cuda.memory_reserved(device)
 
 

@@ -9,7 +9,8 @@ _MIN_IDLE = 64
 
 
 class Rotation(Generic[K]):
-    """Those served least go first, the one that came first among equals. Service is counted in any unit: tokens, say.
+    """Queue in which those served least go first, the one that came first among equals. Service is counted in any unit:
+    tokens, say.
 
     Whoever is new, or comes back, starts where the one that was served last started: nothing is saved up while idle,
     and what was taken before others came is not owed. Start-time fair queueing: https://doi.org/10.1109/90.649569.

@@ -22,7 +22,7 @@ _MAX_SERVER_PART = 8
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """That of worker `index` out of `num_sharing`; one beyond these was added, and has what they leave over."""
+    """Share of worker `index` out of `num_sharing`; one beyond these was added, and has what they leave over."""
 
     index: int
     num_sharing: int
@@ -59,7 +59,7 @@ class Share:
         return f"cuda:{self.index % torch.cuda.device_count()}"
 
     def most_bytes(self, device: torch.device) -> int | None:
-        """What this worker may take of a device's memory in all; None: whatever is free.
+        """Bytes of a device's memory that this worker may take in all; None: whatever is free.
 
         Raises:
             InputError: it was added, and others may take all of it.

@@ -9,7 +9,7 @@ from cookhouse.errors import InputError
 _KINDS = (torch.OutOfMemoryError, MemoryError)
 _SIGNS = (
     "can't allocate memory",  # torch's allocator of the host
-    "not enough memory",  # the same, elsewhere
+    "not enough memory",  # the same, in other libraries
     "could not create a primitive",  # oneDNN, which allocates outside of torch
     "could not create a memory",
     "std::bad_alloc",

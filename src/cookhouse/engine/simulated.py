@@ -1,4 +1,4 @@
-"""An engine that computes nothing: each call takes fixed seconds, and its results follow from what it was told.
+"""An engine that computes nothing: each call takes fixed seconds, and its results follow from its commands.
 
 Weights, moments and gradient of a model are hashes over all that made them, in order, so that a pass or step that was
 lost, doubled or moved shows in the weights after the next step, in every metric after it, and in what is sampled.
@@ -47,7 +47,7 @@ _HEX_OF_DOUBLE = 13
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What calls take, in seconds."""
+    """Durations of calls, in seconds."""
 
     pass_seconds: float = 0.02
     """Of all the requests that run together."""
@@ -65,7 +65,7 @@ USUAL = Costs()
 
 
 class WorkerLostError(BaseException):
-    """What a fault raises to end the worker where it stands. No `Exception`: nothing in between may answer for it."""
+    """Raised by a fault to end the worker where it stands. No `Exception`: nothing in between may answer for it."""
 
 
 Faults = Callable[[str], float]
@@ -190,7 +190,7 @@ class SimulatedEngine:
         return {"grad_norm": fraction(model.state)}
 
     def state(self, model_id: str) -> State:
-        """What all that changed a model has made of it."""
+        """State of a model after all that changed it."""
         return self._model(model_id).state
 
     def save_state(self, model_id: str, folder: Path, *, with_optimizer: bool, with_gradient: bool = False) -> None:
@@ -348,7 +348,7 @@ def fraction(state: State) -> float:
 
 
 def sampled(request: SampleRequest, weights: str) -> Sequence[SampledSequence]:
-    """What a request gives under weights, of which only their hash is known."""
+    """Sequences of a request under weights, of which only their hash is known."""
     room = MAX_CONTEXT_TOKENS - request.prompt_T.size
     limit = room if request.max_tokens is None else min(room, request.max_tokens)
     digest = hashlib.blake2b(f"{weights} {request.seed}".encode(), digest_size=8)

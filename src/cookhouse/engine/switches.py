@@ -19,7 +19,7 @@ Switch = Literal["wide_products", "fa3", "fla", "growing_cache"]
 
 
 def is_on(switch: Switch) -> bool:
-    """Whether the environment turns it on.
+    """True if the environment turns it on.
 
     Raises:
         InputError: the variable names something else as well.

@@ -349,7 +349,7 @@ class TorchEngine:
         return lambda folder: checkpoint.write(folder, name, layout, tensors, num_steps)
 
     def _users(self, base_model: str) -> str:
-        """What keeps a base model in memory, in words; empty if nothing does."""
+        """Users of a base model that keep it in memory, in words; empty if nothing does."""
         snapshots = [name for name, _ in self._snapshots.values()]
         adapters = [model.base_model for model in self._models.values() if isinstance(model, Adapter)]
         sampler = self._samplers.get(base_model)

@@ -31,6 +31,6 @@ class ConfigBuilder:
         return TwoModelBuilder(config=config, open_sampler=open_sampler) if takes_sampler else config
 
     def reads(self, setting: str) -> bool:
-        """Whether the environments depend on a setting of the run."""
+        """True if the environments depend on a setting of the run."""
         is_known = setting in chz.chz_fields(self.config_class)
         return is_known and setting not in self.fixed and setting not in self.config_class.unread

@@ -67,7 +67,7 @@ class GroupDataset(Generic[P]):
 
 @chz.chz
 class EnvConfig(EnvironmentSettings):
-    """What every config of environments has: who is asked, and how much."""
+    """Settings that every config of environments has: the model, and the amount of sampling."""
 
     has_several_turns: ClassVar[bool] = True
     """Whether an episode may have more turns than one."""

@@ -55,19 +55,19 @@ ENVIRONMENTS: OpenSet[EnvironmentBuilder] = OpenSet(
 
 
 def reads_setting(env: str, setting: str) -> bool:
-    """Whether one of the environments in a text depends on a setting of the run; one of a user's own function is taken
+    """True if one of the environments in a text depends on a setting of the run; one of a user's own function is taken
     to. Raises as `OpenSet.find`.
     """
     return any(builder is None or builder.reads(setting) for builder in _builders(env))
 
 
 def have_several_turns(env: str) -> bool:
-    """Whether episodes of one of the environments in a text may have several turns. Raises as `OpenSet.find`."""
+    """True if episodes of one of the environments in a text may have several turns. Raises as `OpenSet.find`."""
     return any(builder is None or builder.config_class.has_several_turns for builder in _builders(env))
 
 
 def have_tools(env: str) -> bool:
-    """Whether episodes of one of the environments in a text may call tools. Raises as `OpenSet.find`."""
+    """True if episodes of one of the environments in a text may call tools. Raises as `OpenSet.find`."""
     classes = [None if builder is None else builder.config_class for builder in _builders(env)]
     return any(each is None or (each.has_several_turns and each.has_tools) for each in classes)
 
@@ -169,7 +169,7 @@ class Mixed:
 
     @property
     def asked(self) -> str:
-        """What the questions of each part are given beside what its rows have."""
+        """Text that the questions of each part are given besides their rows."""
         questions = ((name, getattr(part, "asked", "")) for name, part in zip(self.names, self.parts, strict=True))
         return "; ".join(f"{name}: {asked}" for name, asked in questions if asked)
 
@@ -204,7 +204,7 @@ class _Tagged:
 
 
 def environment_tag(name: str) -> str:
-    """What the groups of an environment, and metrics, are called, where there are several: the last part of a
+    """Tag of an environment's groups and metrics, where there are several: the last part of a
     `module:NAME` or `file.py:NAME`. It is the first of a group's tags. Raises `InputError` where it is none.
     """
     return checked_tag(name.rpartition(":")[2].rpartition(".")[2])

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 def read_problems(
     given: str | os.PathLike[str] | HubSplit | DataSource, parse: Callable[[Mapping[str, Any]], P | None]
 ) -> list[P]:
-    """What `parse` makes of each row of a source; rows of which it makes None are left out and counted.
+    """Results of `parse` for each row of a source; rows of which it makes None are left out and counted.
 
     Raises:
         InputError: the source cannot be read, or none of its rows is a problem.

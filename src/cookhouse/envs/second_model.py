@@ -69,7 +69,7 @@ class SecondModelSpec:
     temperature: float = 1.0
 
     async def open(self, open_sampler: OpenSampler) -> tuple[ClientTokenCompleter, Renderer]:
-        """What samples from it, and its chat format.
+        """Open a client that samples from it, with its chat format.
 
         Raises:
             InputError: the renderer is unknown or does not fit the model, or `max_tokens` is below 1.
@@ -87,12 +87,12 @@ class SecondModelSpec:
         return ClientTokenCompleter(client, max_tokens=max_tokens, temperature=self.temperature), renderer
 
     def completer_of(self, open_sampler: OpenSampler) -> MessageCompleter | None:
-        """Who answers in the model's place, if the run's adapters say."""
+        """Completer in the model's place, if the run's adapters have one."""
         return completer_of(self.model_name, open_sampler)
 
 
 def completer_of(model_name: str, open_sampler: OpenSampler) -> MessageCompleter | None:
-    """Who answers in the place of the model of that name, if the run's adapters say."""
+    """Completer in place of the model of that name, if the run's adapters have one."""
     if not isinstance(open_sampler, SecondModels) or open_sampler.open_completer is None:
         return None
     return open_sampler.open_completer(model_name)

@@ -23,7 +23,7 @@ class ForwardClient(Protocol):
 
 
 class PreparedEvaluator:
-    """What a run can see to before it opens a session."""
+    """Evaluator that a run can prepare before it opens a session."""
 
     async def prepare(self) -> None:
         """Raises `InputError` where it could not measure; asks no service. Default: not known."""

@@ -81,7 +81,7 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
     async def __call__(self, client: SampleClient) -> Metrics:
         """`exact_match`, its `exact_match_stderr` (None of one), `exact_match_n`, the share of `malformed` answers, and
         `exact_match/{group}` for each group; with labels also `accuracy` of `accuracy_n`, and `precision`, `recall` and
-        `f1` by the `averaging` that stands beside them.
+        `f1` by the `averaging` that stands next to them.
         """
         slots = asyncio.Semaphore(self._concurrency)
         try:

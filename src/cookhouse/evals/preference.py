@@ -47,7 +47,7 @@ class JudgedComparison:
 async def judge_comparisons(
     model: PreferenceModel, rows: Sequence[ComparisonRow], *, concurrency: int = 64
 ) -> list[JudgedComparison]:
-    """What a preference model says of each row, in their order. The first that fails ends the others.
+    """Judge each row by a preference model, in their order. The first that fails ends the others.
 
     Raises:
         InputError: there are no rows.

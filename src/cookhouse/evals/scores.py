@@ -56,8 +56,9 @@ def weighted_mean(sums: Sequence[float], weights: Sequence[float]) -> tuple[floa
 
 
 def wilson_interval(successes: float, n: int) -> tuple[float, float]:
-    """Where a share lies with 95 % confidence, given `successes` of `n`, ties counted as halves: Wilson's score
-    interval (https://doi.org/10.1080/01621459.1927.10502953), which stays within [0, 1] and has a width at 0 and 1.
+    """Interval in which a share lies with 95 % confidence, given `successes` of `n`, ties counted as halves: Wilson's
+    score interval (https://doi.org/10.1080/01621459.1927.10502953), which stays within [0, 1] and has a width at 0 and
+    1.
 
     Raises:
         InputError: `n` is below 1, or `successes` are not among them.

@@ -29,7 +29,7 @@ class RivalAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAnswer:
-    """What a preference model said of an answer against the others, by their names."""
+    """Judgment of a preference model on an answer against the others, by their names."""
 
     rivals: RivalAnswers
     judgments: Mapping[str, Judgment]
@@ -46,7 +46,7 @@ class JudgedAnswer:
 
 
 async def judge_answers(model: PreferenceModel, asked: Sequence[RivalAnswers]) -> list[JudgedAnswer]:
-    """What the model says of each, in their order. One whose comparison the model cannot take, as it is too long, is
+    """Judge each answer, in their order. One whose comparison the model cannot take, as it is too long, is
     left without a judgment; what fails otherwise ends the others.
 
     Raises:

@@ -86,7 +86,7 @@ CodeTest = StdinTest | FunctionTest | AssertTest
 
 
 class Verdict(enum.StrEnum):
-    """What came of one test."""
+    """Verdict on one test."""
 
     PASSED = "passed"
     WRONG = "wrong answer"
@@ -176,7 +176,7 @@ def extract_code(answer: str) -> str | None:
 
 
 def _is_python(info: str) -> bool:
-    """Whether what follows a fence names Python, or no language: `python main.py`, `python:main.py`, `{.python}`."""
+    """True if what follows a fence names Python, or no language: `python main.py`, `python:main.py`, `{.python}`."""
     words = info.lower().strip("{} ").split()
     first = words[0] if words else ""
     return first.endswith(".py") or "=" in first or re.split(r"[:,{]", first.removeprefix("."))[0] in _PYTHON

@@ -89,7 +89,7 @@ def _are_same_items(ours: list[Any], theirs: list[Any]) -> bool:
 
 
 def _key_text(key: Any) -> Any:
-    """What JSON makes of a key; others than texts, numbers and None are left as they are."""
+    """Text that JSON makes of a key; others than texts, numbers and None are left as they are."""
     kind, body = _taken_apart(key)
     if kind in ("int", "float", "NoneType"):
         return json.dumps(_number(kind, body) if kind == "int" and isinstance(body, str) else body)

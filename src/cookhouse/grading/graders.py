@@ -67,7 +67,7 @@ class NamedGrader:
         self._grade = GRADERS.find(name)
 
     async def __call__(self, answer: str, expected: str) -> float:
-        """What the grader says. Raises what it raises, and `InputError` for what is no grade."""
+        """Grade of the grader. Raises what it raises, and `InputError` for what is no grade."""
         returned: object = await watched(self._grade, answer, expected)
         grade = number_of(returned)
         # A comparison with NaN is false, so that it is refused here too.

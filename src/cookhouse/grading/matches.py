@@ -22,7 +22,7 @@ def is_text(answer: str, expected: str, *, ignore_case: bool = False) -> bool:
 
 
 def contains_text(answer: str, expected: str, *, ignore_case: bool = False) -> bool:
-    """Whether it stands anywhere in the answer."""
+    """True if it stands anywhere in the answer."""
     return _plain(expected, ignore_case) in _plain(answer, ignore_case)
 
 
@@ -47,7 +47,7 @@ def check_pattern(pattern: str) -> None:
 
 
 async def has_pattern(answer: str, pattern: str) -> bool | None:
-    """Whether a regular expression is found anywhere in an answer. It runs in a process that ends after two seconds:
+    """True if a regular expression is found anywhere in an answer. It runs in a process that ends after two seconds:
     None then, since nobody can tell. Raises `ServiceError` if the worker processes cannot run.
     """
     source = f"import re\nprint(re.search({pattern!r}, {answer[-_MAX_CHARACTERS:]!r}) is not None)\n"

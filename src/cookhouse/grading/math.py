@@ -17,7 +17,7 @@ _MAX_CHARACTERS = 2000  # longer answers are not answers; parsing them would onl
 
 
 async def grade_math(answer: str, expected: str, *, timeout_seconds: float = 5.0) -> bool:
-    r"""Whether an answer equals the expected one: as text, as a number, or by algebra (`\frac12` and 0.5, x+1 and 1+x).
+    r"""True if an answer equals the expected one: as text, as a number, or by algebra (`\frac12` and 0.5, x+1 and 1+x).
 
     Where a plain number is expected, the answer must be one: a fraction, decimal, mixed number, percentage or power of
     ten, with or without `x =`, a unit or a currency, but not an expression such as `4 + 1`. Where both sides name a
@@ -63,7 +63,7 @@ def _balanced(text: str, start: int) -> str | None:
 
 
 def _token(text: str) -> str | None:
-    """What a box without braces is put around: a command with its arguments, or all up to a blank."""
+    """Token that a box without braces is put around: a command with its arguments, or all up to a blank."""
     match = _BOXED_TOKEN.match(text)
     return match[0].rstrip(".,;:") or None if match else None
 

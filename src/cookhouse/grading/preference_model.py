@@ -31,7 +31,7 @@ _SHOWN_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgment:
-    """Which of two answers is better: probabilities that sum to 1, means over both orders of the two."""
+    """Judgment on which of two answers is better: probabilities that sum to 1, means over both orders of the two."""
 
     a: float
     b: float
@@ -63,7 +63,7 @@ class PreferenceModel(Protocol):
 
 
 async def compare_texts(model: PreferenceModel, prompt: Sequence[Message], a: str, b: str) -> Judgment:
-    """What the model says of two answers to a prompt. It is not asked about a text and itself, which draw, nor about an
+    """Compare two answers to a prompt by the model. It is not asked about a text and itself, which draw, nor about an
     empty one, which loses to any other. Raises as the model.
     """
     if a == b:

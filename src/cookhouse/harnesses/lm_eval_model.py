@@ -90,7 +90,7 @@ class CookhouseLM(TemplateLM):
         return self._weights.name.replace("/", "__")
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """The name of the chat format, by which the harness tells stored requests apart."""
+        """The name of the chat format, by which the harness distinguishes stored requests."""
         return f"cookhouse renderer {type(self._weights.renderer).__name__}" if chat_template else None
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:

@@ -18,7 +18,7 @@ class Bound:
     has_high: bool = False
 
     def allows(self, value: float) -> bool:
-        """Whether a number is in it; none that is not finite is."""
+        """True if a number is in it; none that is not finite is."""
         is_above = value >= self.low if self.has_low else value > self.low
         is_below = value <= self.high if self.has_high else value < self.high
         return math.isfinite(value) and is_above and is_below

@@ -23,7 +23,7 @@ BOUNDS: Mapping[str, Bound] = {
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyLoss:
-    """What is known of a loss over sampled tokens. The defaults are what a function of a user's own has."""
+    """Facts about a loss over sampled tokens. The defaults are what a function of a user's own has."""
 
     ratio: Literal["token", "sequence"] | None = None
     """New over old probability, which weighs the advantages: one for each token, or one for the datum. None: no ratio
@@ -47,12 +47,12 @@ class PolicyLoss:
 
     @property
     def published_options(self) -> Mapping[str, float]:
-        """Those whose defaults are known of every service."""
+        """Options whose defaults are known of every service."""
         return self.options if self.are_defaults_published else {}
 
     @property
     def has_unbounded_ratio(self) -> bool:
-        """Whether a few large ratios can decide a step."""
+        """True if a few large ratios can decide a step."""
         return self.ratio is not None and not {CLIP_LOW, CLIP_HIGH} & self.options.keys()
 
 

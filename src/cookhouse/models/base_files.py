@@ -41,7 +41,7 @@ def files_in(folder: Path) -> BaseFiles:
 
 
 def changes_between(before: BaseFiles, now: BaseFiles) -> str | None:
-    """What is different, in words; None if nothing is, or nothing is known of one of them."""
+    """Differences, in words; None if there are none, or nothing is known of one of them."""
     if not before or not now or before == now:
         return None
     gone, new = sorted(before.keys() - now.keys()), sorted(now.keys() - before.keys())

@@ -38,7 +38,7 @@ def get_lr(model: str, *, is_lora: bool = True) -> float:
 
 
 def auto_lr(model: str, usual: float, *, is_lora: bool = True) -> tuple[float, str]:
-    """What `learning_rate=auto` is where conversations are learned: `get_lr`, or `usual`, the recipe's own default,
+    """Value of `learning_rate=auto` where conversations are learned: `get_lr`, or `usual`, the recipe's own default,
     where there is no rule; and which of them it is, in words.
     """
     try:

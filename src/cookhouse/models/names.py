@@ -27,7 +27,7 @@ def published_name(text: str) -> str | None:
 
 
 def parse_served(texts: Sequence[str]) -> dict[str, str]:
-    """Where the models to be served are, by the name to serve them under, from texts `SOURCE` or `NAME=SOURCE`.
+    """Sources of the models to be served, by the name to serve them under, from texts `SOURCE` or `NAME=SOURCE`.
 
     A text that is a folder is one, whatever it holds.
 

@@ -60,7 +60,7 @@ def recipe_of_module(name: str) -> str | None:
 
 
 def what_is_meant(name: str) -> str | None:
-    """What to run instead of a recipe that there is not, if that is known."""
+    """Hint on what to run instead of a recipe that does not exist, if that is known."""
     plain = name.lower().replace("-", "_")
     if plain == "train":
         return "run supervised to learn from conversations, dpo from preferences, rl from rewards"
@@ -71,13 +71,13 @@ def what_is_meant(name: str) -> str | None:
 
 
 def aliases_of(config_class: type) -> Mapping[str, Alias]:
-    """Those that a recipe with these settings understands, by name."""
+    """Aliases that a recipe with these settings understands, by name."""
     meant = {name: _meant(some) for name, some in known_aliases(config_class).items()}
     return {name: alias for name, alias in meant.items() if alias is not None}
 
 
 def _meant(some: Sequence[Alias]) -> Alias | None:
-    """Which of several settings an alias is for; None: nobody can tell."""
+    """The one of several settings that an alias is for; None: it is ambiguous."""
     chosen = [alias for alias in some if all(other is alias or alias.over in other.means for other in some)]
     return chosen[0] if len(chosen) == 1 else None
 

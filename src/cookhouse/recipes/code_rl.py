@@ -32,7 +32,7 @@ _PUBLISHED_LOSS = "ppo"
 
 
 def _of_published_loss(name: str, value: Any, otherwise: Any) -> Any:
-    """What the recipe was published with beside its loss, for models other than the embedded one."""
+    """Default published with the loss of the recipe, for models other than the embedded one."""
     default = ByModel(
         lambda config: value if config.loss_fn == _PUBLISHED_LOSS and not is_embedded(config) else otherwise,
         f"{value} with {_PUBLISHED_LOSS} for other models than {TINY_MODEL}"

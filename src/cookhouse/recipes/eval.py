@@ -33,7 +33,7 @@ _OF_WEIGHTS = read_if(lambda config: config.openai_base_url is None, "without op
 
 
 def origin_of(weights: str, registry: str | None = None, base_url: str | None = None) -> Origin:
-    """What named weights were trained on, as files on this machine tell, else the service that is configured. Raises
+    """Origin of named weights, as files on this machine have it, else the service that is configured. Raises
     `InputError` for a registered model that there is not.
     """
     named = with_registry(find_weights(weights), registry)
@@ -123,7 +123,7 @@ def _workflow(config: Config) -> "Workflow[Any]":
 
     names = [config.weights or config.model_name, *others]
     for weights in others:
-        settle(RECIPE, {"given": settings(weights)})  # one that is misspelled is told before all are asked
+        settle(RECIPE, {"given": settings(weights)})  # one that is misspelled is reported before all are asked
     runs = [
         ChildRun(name=f"model-{number}", recipe="eval", settings=partial(_settings_of, settings(weights)))
         for number, weights in enumerate(names, start=1)

@@ -50,7 +50,7 @@ class Experiment(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _has_a_version(cls, values: Any) -> Any:
-        """What nobody numbered has the least version that has all its fields."""
+        """Give a document without a version the least version that has all its fields."""
         if isinstance(values, dict) and "version" not in values:
             return {**values, "version": 2 if _is_second(values) else 1}
         return values
@@ -94,7 +94,7 @@ def experiment_from(document: Any, source: str) -> Experiment:
 
 
 def is_experiment_file(name: str) -> bool:
-    """Whether a name is that of a file that may hold an experiment, and not of a recipe."""
+    """True if a name is that of a file that may hold an experiment, and not of a recipe."""
     return name.endswith(ENDINGS)
 
 

@@ -1,4 +1,6 @@
-"""`python -m` of the paths that recipes have as modules elsewhere, such as `cookhouse.recipes.preference.train`."""
+"""`python -m` of the paths that recipes have as modules in other projects, such as
+`cookhouse.recipes.preference.train`.
+"""
 
 import sys
 from collections.abc import Sequence

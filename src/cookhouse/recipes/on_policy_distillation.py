@@ -63,7 +63,7 @@ class Config(NamedEnvironmentSettings, OnPolicyDistillationSettings):
 
 
 def environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
-    """Those of the settings, by name."""
+    """Environments of the settings, by name."""
     from cookhouse.envs import parse_environments
     from cookhouse.grading import GRADERS
 

@@ -52,7 +52,7 @@ async def run_child(
     """Run a recipe in a folder as a part of another run, or go on with it there, or read what it left when it finished;
     fits `cookhouse.workflows.RunChild`.
 
-    `relay` makes the sink that tells the whole of it; default: one that hands on everything.
+    `relay` makes the sink that reports the whole of it; default: one that hands on everything.
     """
     from cookhouse.runs import read_result
     from cookhouse.telemetry import Relay

@@ -24,7 +24,7 @@ def _no_parts(config: RunSettings) -> Sequence[RunSettings]:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Generic[C]):
-    """What a user names to run.
+    """Recipe that a user names to run.
 
     Raises:
         InputError: the config class cannot hold settings.

@@ -124,7 +124,7 @@ class NamedEnvironmentSettings(GroupSettings, GradingSettings):
 
     @property
     def has_several_turns(self) -> bool:
-        """Whether an episode may have more turns than one."""
+        """True if an episode may have more turns than one."""
         from cookhouse.envs import have_several_turns
 
         config: Any = self
@@ -132,7 +132,7 @@ class NamedEnvironmentSettings(GroupSettings, GradingSettings):
 
     @property
     def has_tools(self) -> bool:
-        """Whether an episode may call tools."""
+        """True if an episode may call tools."""
         from cookhouse.envs import have_tools
 
         config: Any = self

@@ -65,7 +65,7 @@ def resolved(
     adapters = _with_registry(_with_blobs(given, config), config)
     config = in_format_of_weights(pinned(config, adapters), adapters.registry)
     workflow = chosen.workflow(config)
-    # What is misspelled in the environment is told of a run of runs, too, although only those connect.
+    # What is misspelled in the environment is reported for a run of runs, too, although only those connect.
     address = None if callable(given.service) else chosen_service(given.service, os.environ, config.base_url)
     is_connecting = not callable(given.service) and "service" in workflow.needs
     has_own_service = is_connecting and address is None
@@ -119,7 +119,7 @@ def pinned(config: C, adapters: Adapters) -> C:
 
 
 def _typed_name(recipe: Recipe[Any] | str) -> str:
-    """How a person names the recipe to run it again: by its own name if it has one of the open set."""
+    """Name to type to run the recipe again: by its own name if it has one of the open set."""
     if isinstance(recipe, Recipe) or ":" not in recipe.removeprefix(":"):
         return recipe.name if isinstance(recipe, Recipe) else find_recipe(recipe).name
     return recipe

@@ -152,7 +152,7 @@ def _runs(config: Config) -> "Sequence[ChildRun]":
 
 
 def _shared(config: Config, run: str) -> dict[str, Any]:
-    """What every run is told, and rate and steps of one of them."""
+    """Settings that every run is given, with rate and steps of one of them."""
     settings = {name: getattr(config, name) for name in _HANDED_DOWN}
     name = f"{run}_learning_rate"
     # The run has the same rule, and says what it takes.

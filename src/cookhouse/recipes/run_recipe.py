@@ -182,7 +182,7 @@ async def _run_connected(
 
 
 def _has_opened(context: "RunContext", since: datetime) -> bool:
-    """Whether the folder holds this run, and not the one that it was to replace."""
+    """True if the folder holds this run, and not the one that it was to replace."""
     from cookhouse.runs import FolderChoice, read_launches
 
     if context.choice is not FolderChoice.DELETE:
@@ -213,7 +213,7 @@ def _tell_page(telemetry: "Telemetry", address: str, problem: str) -> None:
 def dry_run(
     recipe: Recipe[C] | str, config: C | Mapping[str, Any] | None = None, *, adapters: GivenAdapters = None
 ) -> "RunPlan":
-    """What a run would do: paths, tokens, truncation, steps, memory. Opens no session, and makes no folder.
+    """Plan of a run: paths, tokens, truncation, steps, memory. Opens no session, and makes no folder.
 
     It resolves what a run resolves before it opens one, with the same `adapters`, and refuses in the same words. It
     blocks, and is not to be called inside an event loop.
@@ -311,7 +311,9 @@ def _peft_folders(configs: Sequence[RunSettings]) -> list[Path]:
 
 
 def _other_state_dirs(configs: Sequence[RunSettings], folder: Path, registry: "ModelRegistry | None") -> Sequence[Path]:
-    """Where the embedded services keep the weights that configs name, if other runs on this machine saved them."""
+    """State folders in which embedded services keep the weights that configs name, if other runs on this machine saved
+    them.
+    """
     named = [named.name for config in configs for named in named_weights(config)]
     runs = [find_weights(name, registry).saved_by((folder.parent, RUNS_FOLDER)) for name in named]
     kept = dict.fromkeys(service_folder(run) for run in runs if run is not None and run != folder)

@@ -118,7 +118,7 @@ def extended(
 
 
 def plan_sweep(experiment: Experiment, adapters: Adapters | None = None) -> "RunPlan":
-    """What a sweep would do: its runs by name. Makes no request and no folder. Raises as `sweep`."""
+    """Plan of a sweep: its runs by name. Makes no request and no folder. Raises as `sweep`."""
     return dry_run(NAME, sweep_settings(experiment, adapters), adapters=adapters)
 
 

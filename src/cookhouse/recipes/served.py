@@ -112,7 +112,7 @@ def priced(config: C, service: Service) -> tuple[C, str | None]:
 
 
 def _takes_default(config_class: type[RunSettings]) -> bool:
-    """Whether the model is that of the recipe, and none that other settings decide."""
+    """True if the model is that of the recipe, and none that other settings decide."""
     default = chz.chz_fields(config_class)["model_name"]._munger
     plain = chz.chz_fields(ModelSettings)["model_name"]._munger
     return published_model_of(config_class) is not None or default is plain

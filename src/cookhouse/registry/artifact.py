@@ -11,7 +11,7 @@ from cookhouse.registry.model import Artifact, ModelVersion
 
 
 class ArtifactState(StrEnum):
-    """What has become of weights since they were registered."""
+    """State of weights since they were registered."""
 
     INTACT = "intact"
     CHANGED = "changed"
@@ -70,7 +70,7 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def artifact_state(artifact: Artifact) -> ArtifactState:
-    """What has become of weights. Raises `InputError` where their files are there and cannot be read."""
+    """State of weights. Raises `InputError` where their files are there and cannot be read."""
     if artifact.files is None:
         return ArtifactState.ELSEWHERE
     folder = Path(artifact.files)

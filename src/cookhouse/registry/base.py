@@ -20,14 +20,14 @@ _MAX_METRICS = 10_000
 
 
 class RegistryReader(Protocol):
-    """What a registry keeps, to be read."""
+    """Content of a registry, to be read."""
 
     def every(self, name: str | None = None) -> Sequence[ModelVersion]:
         """All versions, or those of a name, in any order."""
 
 
 class RegistryWriter(RegistryReader, Protocol):
-    """What a registry keeps, to be changed."""
+    """Content of a registry, to be changed."""
 
     def add(self, new: NewModel, first: StageChange) -> ModelVersion:
         """Keep a version under the next number of its name."""
@@ -44,11 +44,11 @@ class BaseRegistry(ABC):
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[RegistryReader]:
-        """What is kept now."""
+        """Open the present content for reading."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[RegistryWriter]:
-        """What is kept, to be changed as a whole or not at all."""
+        """Open the content for changes, which are made as a whole or not at all."""
 
     def now(self) -> float:
         """Seconds since 1970."""
@@ -116,7 +116,7 @@ class BaseRegistry(ABC):
 
 
 def _are_the_same(new: NewModel, other: ModelVersion) -> bool:
-    """Whether they are one and the same weights: a path that a service made up may be that of several runs."""
+    """True if they are one and the same weights: a path that a service made up may be that of several runs."""
     are_of_two_runs = None not in (new.run_folder, other.run_folder) and new.run_folder != other.run_folder
     known = {new.artifact.sha256, other.artifact.sha256} - {None}
     return new.artifact.path == other.artifact.path and len(known) <= 1 and not are_of_two_runs

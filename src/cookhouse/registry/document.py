@@ -16,7 +16,7 @@ def to_document(version: ModelVersion) -> str:
 
 
 def from_document(text: str) -> ModelVersion:
-    """What `to_document` wrote; of a later cookhouse too, whose further fields are left out.
+    """Read what `to_document` wrote; of a later cookhouse too, whose further fields are left out.
 
     Raises:
         InputError: it is no version.

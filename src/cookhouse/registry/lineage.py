@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def ancestors(registry: "ModelRegistry", name: str) -> list[ModelVersion]:
-    """What a version came from, its parent first; as far back as versions are there. Raises as `get`."""
+    """Ancestors of a version, its parent first; as far back as versions are there. Raises as `get`."""
     version = registry.get(name)
     return _ancestors(version, _by_id(registry.find(Query())))
 
 
 def descendants(registry: "ModelRegistry", name: str) -> list[ModelVersion]:
-    """What came from a version, parents before children. Raises as `get`."""
+    """Descendants of a version, parents before children. Raises as `get`."""
     version = registry.get(name)
     by_parent = children_by_parent(registry.find(Query()))
     found: list[ModelVersion] = []

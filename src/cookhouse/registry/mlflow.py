@@ -21,7 +21,7 @@ _ALIASED = (ModelStage.STAGING, ModelStage.PRODUCTION)
 
 
 class MlflowRegistry(BaseRegistry):
-    """What several processes change at once is kept change by change: MLflow has no transactions."""
+    """Registry in MLflow. Changes of several processes at once are kept one by one: MLflow has no transactions."""
 
     def __init__(self, uri: str | None = None) -> None:
         """Open the registry at a URI; default: the one that MLflow itself takes, from its environment variables.

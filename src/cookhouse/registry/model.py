@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ModelStage(StrEnum):
-    """How far a version has come."""
+    """Stage of a version."""
 
     EXPERIMENT = "experiment"
     STAGING = "staging"
@@ -16,7 +16,7 @@ class ModelStage(StrEnum):
 
 
 class Descent(StrEnum):
-    """How a version came from its parent, or from the base model."""
+    """Descent of a version from its parent, or from the base model."""
 
     FINE_TUNED_FROM = "fine_tuned_from"
     DPO_TRAINED_FROM = "dpo_trained_from"
@@ -48,7 +48,7 @@ class Artifact:
 
 @dataclass(frozen=True, kw_only=True)
 class NewModel:
-    """What is registered as the next version of a name."""
+    """Model to be registered as the next version of a name."""
 
     name: str
     base_model: str
@@ -61,7 +61,7 @@ class NewModel:
     descent: Descent = Descent.FINE_TUNED_FROM
     metrics: Mapping[str, float] = field(default_factory=dict)
     headline: str | None = None
-    """The metric that tells most, of `metrics`."""
+    """The most telling metric, of `metrics`."""
     recipe: str | None = None
     run_folder: str | None = None
     """Of the run that trained it."""
@@ -82,13 +82,13 @@ class ModelVersion(NewModel):
 
     @classmethod
     def of(cls, new: NewModel, version: int, first: StageChange) -> "ModelVersion":
-        """What was registered, under a number."""
+        """Version of what was registered, with its number."""
         facts = {each.name: getattr(new, each.name) for each in fields(NewModel)}
         return cls(**facts, version=version, history=(first,))
 
     @property
     def id(self) -> str:
-        """How it is named everywhere: `name@version`."""
+        """Its name in all places: `name@version`."""
         return f"{self.name}@{self.version}"
 
     @property
@@ -102,5 +102,5 @@ class ModelVersion(NewModel):
 
     @property
     def weights_to_sample(self) -> Artifact:
-        """Those that were saved for it, else the only ones there are."""
+        """Weights that were saved for it, else the only ones there are."""
         return self.sampler or self.artifact

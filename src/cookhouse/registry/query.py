@@ -13,7 +13,7 @@ _BOUND = re.compile(r"\s*(?P<metric>[^<>=\s]+)\s*(?P<sign>>=|<=|>|<)\s*(?P<value
 
 @dataclass(frozen=True, kw_only=True)
 class MetricBound:
-    """What a metric has to be; a version that lacks it does not fit."""
+    """Bound that a metric has to keep; a version that lacks it does not fit."""
 
     metric: str
     sign: str
@@ -37,7 +37,7 @@ class MetricBound:
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What None or empty stands for leaves open."""
+    """Conditions on versions. One that is None or empty leaves its field open."""
 
     name: str | None = None
     stage: ModelStage | None = None
@@ -52,7 +52,7 @@ class Query:
     """Whether the lowest metric comes first, as for a loss."""
 
     def fits(self, version: ModelVersion) -> bool:
-        """Whether a version is asked for."""
+        """True if a version is asked for."""
         paths = {artifact.path for artifact in (version.artifact, version.sampler) if artifact is not None}
         return (
             self.name in (None, version.name)
@@ -63,7 +63,7 @@ class Query:
         )
 
     def answer(self, versions: Iterable[ModelVersion]) -> list[ModelVersion]:
-        """Those that are asked for, in the order that is asked for."""
+        """Versions that fit, in the order asked for."""
         found = sorted(filter(self.fits, versions), key=lambda version: (version.name, version.version))
         if self.order_by is None:
             return found

@@ -29,14 +29,14 @@ def check_name(name: str) -> None:
 
 
 def names_registered_model(text: str) -> bool:
-    """Whether a text has the form of `name@version` or `name@stage`, which neither a path nor a base model has."""
+    """True if a text has the form of `name@version` or `name@stage`, which neither a path nor a base model has."""
     name, at, which = text.rpartition("@")
     is_known = bool(_VERSION.fullmatch(which)) or which in set(ModelStage)
     return bool(at) and bool(_NAME.fullmatch(name)) and is_known
 
 
 def parse_reference(text: str) -> ModelReference:
-    """What a reference names.
+    """Parse a reference.
 
     Raises:
         InputError: it cannot name a registered model.

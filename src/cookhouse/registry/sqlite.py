@@ -15,7 +15,7 @@ from cookhouse.registry.document import from_document, to_document, with_folders
 from cookhouse.registry.model import ModelVersion, NewModel, StageChange
 
 SCHEMA_VERSION = 1
-_APPLICATION_ID = 0x636B6872  # "ckhr": tells a registry from any other database
+_APPLICATION_ID = 0x636B6872  # "ckhr": distinguishes a registry from any other database
 _BUSY_SECONDS = 30
 
 _metadata = sa.MetaData()

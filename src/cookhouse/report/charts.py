@@ -41,12 +41,12 @@ class ChartGroup:
 
 
 def is_charted(metric: Metric) -> bool:
-    """Whether a metric has a chart of its own."""
+    """True if a metric has a chart of its own."""
     return metric.chart is not None or not metric.name.endswith(COMPANIONS)
 
 
 def is_drawn(curve: Curve) -> bool:
-    """Whether there are enough points that a line tells more than their numbers."""
+    """True if there are enough points that a line shows more than their numbers."""
     return bool(curve.points) and len(curve.points) + curve.num_not_finite > 2
 
 

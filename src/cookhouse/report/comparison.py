@@ -94,7 +94,7 @@ class Comparison:
 
 
 def compare(records: Mapping[str, RunRecord]) -> Comparison:
-    """What differs among runs, by the names that they go by."""
+    """Compare runs: their differences, by the names that they go by."""
     return compare_columns(records, {name: MetricColumns(record.metrics) for name, record in records.items()})
 
 
@@ -118,7 +118,7 @@ def compare_columns(records: Mapping[str, RunRecord], columns: Mapping[str, Metr
 
 
 def declared_by(records: Sequence[RunRecord]) -> dict[str, Metric]:
-    """What runs said of their metrics, by name; where they say different things, the last one's."""
+    """Metrics as runs declared them, by name; where they differ, as in the last one."""
     return {name: metric for record in records for name, metric in record.declared.items()}
 
 
@@ -134,7 +134,7 @@ def _setting(record: RunRecord, name: str) -> Any:
 
 
 def _differs(values: Sequence[Any], records: Sequence[RunRecord]) -> bool:
-    """Whether those that can have it differ. A run whose recipe has it among others that have it not counts, too."""
+    """True if those that can have it differ. A run whose recipe has it among others that have it not counts, too."""
     recipes = [record.config.get("recipe") for record in records]
     owners = {recipe for recipe, value in zip(recipes, values, strict=True) if value is not ABSENT}
     theirs = [value for recipe, value in zip(recipes, values, strict=True) if recipe in owners]
@@ -178,7 +178,7 @@ def _rank(compared: ComparedMetric) -> tuple[bool, int, str]:
 
 
 def telling(metrics: Sequence[ComparedMetric]) -> list[ComparedMetric]:
-    """Those worth a line in a terminal: what is held out, and what of training has a place and a way that is better."""
+    """Metrics worth a terminal's line: what is held out, and what of training has a place and a way that is better."""
     return [compared for compared in metrics if _tells(compared.metric)]
 
 

@@ -39,13 +39,13 @@ def overlaid_chart(
 
 
 def is_told(curves: Sequence[Curve | None]) -> bool:
-    """Whether the table of last values says enough of a metric: none of its curves is more than two points."""
+    """True if the table of last values says enough of a metric: none of its curves is more than two points."""
     some = [curve for curve in curves if curve is not None and curve.points]
     return bool(some) and not any(map(is_drawn, some))
 
 
 def comparison_outline(several: Sequence[MetricColumns], own: Mapping[str, Metric]) -> Sequence[ChartGroup]:
-    """Which charts there are, in their groups, without what is in them."""
+    """Charts in their groups, without their content."""
     names = sorted({name for columns in several for name in columns.names})
     charted = [
         find_metric(name, own)

@@ -67,7 +67,7 @@ def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> 
 
 
 def comparison_values(comparison: Comparison, addresses: Sequence[str | None] | None = None) -> dict[str, Any]:
-    """What a page of runs side by side says besides their curves, as `comparison_body.html` names it; `addresses` are
+    """Values of a page of runs side by side besides their curves, as `comparison_body.html` names it; `addresses` are
     those of the pages of the runs.
     """
     shown = telling(comparison.metrics)

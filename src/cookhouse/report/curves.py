@@ -60,7 +60,7 @@ class Curve:
         return max(self.points, key=lambda point: point.value)
 
     def stretches(self, max_points: int = MAX_POINTS) -> Iterator[list[Point]]:
-        """What to draw, as lines between which there is a gap."""
+        """Lines to draw, with gaps between them."""
         for _, points in groupby(_decimated(self.points, max_points), key=lambda point: point.stretch):
             yield list(points)
 
@@ -72,7 +72,7 @@ def step_range(curves: Iterable[Curve]) -> tuple[int, int]:
 
 
 def is_drawable(value: float) -> bool:
-    """Whether it is finite, and not too large for an axis."""
+    """True if it is finite, and not too large for an axis."""
     return -_LARGEST < value < _LARGEST  # False of NaN
 
 

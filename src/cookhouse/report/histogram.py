@@ -9,7 +9,7 @@ MAX_BARS = 24
 _FEW_VALUES = 12
 """So many different values have a bar each."""
 _FLAT = 1e-9
-"""Width of a bar, as a share of the largest value, below which edges cannot be told apart."""
+"""Width of a bar, as a share of the largest value, below which edges cannot be distinguished."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ K = TypeVar("K")
 
 
 class Change(StrEnum):
-    """What became of an item from the first to the second. Of several samples an item's score is their mean."""
+    """Change of an item from the first to the second. Of several samples an item's score is their mean."""
 
     GAINED = "gained"
     """Wrong to right, or right more often."""
@@ -44,7 +44,7 @@ class ItemChanges(Generic[K]):
 
 
 def item_changes(first: Mapping[K, float], second: Mapping[K, float]) -> ItemChanges[K]:
-    """What separates the scores of two, each from 0 to 1 by item."""
+    """Differences of the scores of two, each from 0 to 1 by item."""
     items: dict[Change, list[K]] = {change: [] for change in Change}
     for item, score in second.items():
         if item in first:
@@ -61,7 +61,7 @@ def item_changes(first: Mapping[K, float], second: Mapping[K, float]) -> ItemCha
 
 
 def change_of(first: float, second: float) -> Change:
-    """What became of an item, by its scores."""
+    """Change of an item, by its scores."""
     if first != second:
         return Change.GAINED if second > first else Change.LOST
     return Change.RIGHT if second >= 1.0 else Change.WRONG

@@ -43,19 +43,21 @@ def overfitting_remark(
 
 
 def is_read(name: str) -> bool:
-    """Whether `overfitting_remark` reads a metric."""
+    """True if `overfitting_remark` reads a metric."""
     return is_held_out(name) or name in _TRAINED
 
 
 def _held_out(curves: Mapping[str, Curve], own: Mapping[str, Metric]) -> Iterator[Curve]:
-    """Of the metrics that tell of a run those that are held out, the loss before its shares: it tells first."""
+    """Of the metrics that describe a run those that are held out, the loss before its shares: it shows overfitting
+    first.
+    """
     names = dict.fromkeys((keys.TEST_NLL, *ranked(curves, own)))
     found = (curves[name] for name in names if name in curves and is_held_out(name))
     return (curve for curve in found if len(curve.points) >= _FEWEST_EVALUATIONS and curve.metric.headline is not None)
 
 
 def _is_worse(metric: Metric, best: Point, last: Point, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a later value is worse than the best by more than noise."""
+    """True if a later value is worse than the best by more than noise."""
     errors = [stderr_at(rows, metric.name, point.step) for point in (best, last)]
     known = [error for error in errors if error is not None]
     noise = math.hypot(*known) if len(known) == len(errors) else _LEAST_CHANGE * abs(best.value)

@@ -14,7 +14,7 @@ from cookhouse.telemetry import keys, number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """What both said of the held-out answers of one evaluation, in [0, 1]."""
+    """Scores of both for the held-out answers of one evaluation, in [0, 1]."""
 
     step: int
     model: float

@@ -37,7 +37,7 @@ def escaping_environment(loader: BaseLoader) -> Environment:
 
 
 def _shown(value: object) -> object:
-    """What every `{{ }}` becomes before it is escaped, unless a template made it."""
+    """Value of every `{{ }}` before it is escaped, unless a template made it."""
     return value if hasattr(value, "__html__") else printable(str(value), keep="\n\t")
 
 

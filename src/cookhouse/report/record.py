@@ -9,7 +9,7 @@ from cookhouse.telemetry import Headline, Metric, after_step, find_metric
 from cookhouse.weights.checkpoints import Checkpoint
 
 Question: TypeAlias = tuple[tuple[tuple[str, str], ...], str, str]
-"""Earlier messages, the last one, and what was expected: what tells questions apart."""
+"""Earlier messages, the last one, and what was expected: what distinguishes questions."""
 
 
 def checkpoint_text(checkpoint: Checkpoint, own: Mapping[str, Metric] | None = None) -> str:
@@ -57,7 +57,7 @@ class RunPart:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """What a run has left so far."""
+    """Record that a run has left so far."""
 
     folder: Path
     """Where it lies."""
@@ -81,7 +81,7 @@ class RunRecord:
     declared: Mapping[str, Metric] = field(default_factory=dict)
     """What it said of metrics that are not cookhouse's, by name."""
     headline: Headline | None = None
-    """The metric that tells most of it."""
+    """The most telling metric of it."""
     place: str = ""
     """How long it took, and on what, as the end of a sentence."""
     resume: str | None = None

@@ -1,4 +1,4 @@
-"""The charts of one run: which of its metrics have one, and what stands beside each line."""
+"""The charts of one run: which of its metrics have one, and what stands next to each line."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from cookhouse.telemetry import Metric, find_metric, is_held_out
 
 
 def has_chart(curve: Curve) -> bool:
-    """Whether it is among the charts: what the table of held-out metrics says whole only if it tells most."""
+    """True if it is among the charts: what the table of held-out metrics says whole only if it tells most."""
     is_told = is_held_out(curve.name) and curve.metric.chart is None and curve.points and not is_drawn(curve)
     return is_charted(curve.metric) and not is_told
 
@@ -39,7 +39,7 @@ def run_chart(
 
 
 def chart_outline(columns: MetricColumns, own: Mapping[str, Metric]) -> Sequence[ChartGroup]:
-    """Which charts there are, in their groups, without what is in them."""
+    """Charts in their groups, without their content."""
     names = [name for name in columns.names if _is_charted(columns, name, own)]
     return list(grouped([Chart(name=name, place=find_metric(name, own).chart, svg="", caption="") for name in names]))
 

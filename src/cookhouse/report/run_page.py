@@ -128,7 +128,7 @@ def _evaluation(when: str, answers: Sequence[RecordedAnswer]) -> str:
 
 
 def _questions(answered: Mapping[int, Sequence[RecordedAnswer]], teacher: Sequence[RecordedAnswer]) -> list[_Asked]:
-    """What the last evaluation asked, with what each answered, matched by what was asked; and what a teacher did."""
+    """Questions of the last evaluation with the answers of each, matched by question; and a teacher's."""
     by_step = {after_step(step): _by_question(answers) for step, answers in answered.items()}
     last = list(by_step.values())[-1] if by_step else {}
     by_step["the teacher"] = _by_question(teacher)
@@ -150,7 +150,7 @@ def _by_question(answers: Sequence[RecordedAnswer]) -> dict[Question, RecordedAn
 
 
 def _page_text(stem: str) -> str:
-    """What a page of rollouts or notes is called: `000002` is of the third step, `test-000002` and `000002-0` of the
+    """Title of a page of rollouts or notes: `000002` is of the third step, `test-000002` and `000002-0` of the
     weights after two.
     """
     named = re.fullmatch(r"(?P<test>test-)?(?P<step>\d{6,})(-(?P<mark>.+))?", stem)

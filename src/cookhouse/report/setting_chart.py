@@ -71,7 +71,7 @@ def setting_legend(table: SweepTable, setting: str) -> list[tuple[str, str]]:
 
 
 def is_log(values: Sequence[Any]) -> bool:
-    """Whether an axis of these values is logarithmic."""
+    """True if an axis of these values is logarithmic."""
     return all(map(_is_number, values)) and min(values) > 0 and max(values) >= _DECADE * min(values)
 
 
@@ -92,7 +92,7 @@ def _grid(upward: Scale) -> Iterator[str]:
 
 
 def _labels(values: Sequence[Any], x: Callable[[Any], float]) -> Iterator[str]:
-    """The values themselves, but for those that have no room beside the one before."""
+    """The values themselves, but for those that have no room next to the one before."""
     end = -math.inf
     for value in values:
         at = x(value)

@@ -75,7 +75,7 @@ def _fingerprints(record: RunRecord, part: str) -> Sequence[object]:
 
 
 def _asked(record: RunRecord) -> Sequence[object]:
-    """What the last evaluation asked, without order."""
+    """Questions of the last evaluation, without order."""
     answers = record.answers[max(record.answers)] if record.answers else ()
     return sorted({answer.question[:2] for answer in answers})
 

@@ -29,7 +29,7 @@ class StepChange:
 
     @property
     def times_usual(self) -> float | None:
-        """How far it moved, in units of what is usual; infinite of one that did not move before."""
+        """Distance that it moved, in units of the usual one; infinite of one that did not move before."""
         if self.usual is None:
             return None
         size = abs(self.after - self.before)

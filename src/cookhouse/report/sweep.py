@@ -29,7 +29,7 @@ class SweepRow:
     """The last one of the metric, or that of the best weights where the run keeps these; NaN where it diverged, None if
     it was not measured."""
     stderr: float | None
-    """Standard error of that value, where it was told."""
+    """Standard error of that value, where it was given."""
     is_best: bool
     steps: int | None = None
     """That it had taken when that was measured, where runs end after different ones."""
@@ -53,7 +53,7 @@ class SweepTable:
 
     @property
     def has_steps(self) -> bool:
-        """Whether its runs end after different numbers of steps."""
+        """True if its runs end after different numbers of steps."""
         return any(row.steps is not None for row in self.rows)
 
     @property

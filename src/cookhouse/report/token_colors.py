@@ -14,7 +14,7 @@ NUM_LEVELS = 10
 
 
 class Quantity(StrEnum):
-    """What a token can be colored by."""
+    """Quantity by which a token can be colored."""
 
     LOGPROB = "logprob"
     """Of the token when it was sampled, in nats; of one that was not sampled, that of the trainer."""

@@ -9,7 +9,7 @@ from cookhouse.report.token_colors import ColorScale, Quantity, Values, scale_of
 
 
 class TextOfToken(Protocol):
-    """What a decoder says of a token, or of several that only together are whole characters."""
+    """Text of a token by a decoder, or of several that only together are whole characters."""
 
     @property
     def start(self) -> int: ...
@@ -21,7 +21,7 @@ class TextOfToken(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Wording:
-    """How a model's tokens read."""
+    """Texts of a model's tokens."""
 
     texts: Callable[[Sequence[int], Sequence[int]], Iterable[TextOfToken]]
     """Of tokens behind others."""

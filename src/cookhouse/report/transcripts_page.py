@@ -36,7 +36,7 @@ def transcripts_page(
     items: "Mapping[int, ItemText]", attempts: Sequence[Attempt], *, title: str, log: str = "answers.jsonl"
 ) -> str:
     """One self-contained page; all text is escaped, control characters are spelled out, and no script can run. Of many
-    answers with one outcome it shows 200, evenly spaced; `log` is the file beside the report that has all.
+    answers with one outcome it shows 200, evenly spaced; `log` is the file next to the report that has all.
     """
     found: dict[Outcome, list[tuple[Attempt, int]]] = {outcome: [] for outcome in Outcome}
     for attempt in attempts:

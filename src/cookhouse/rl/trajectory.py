@@ -50,7 +50,7 @@ class Trajectory:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether a limit of tokens ended it: that of its last answer, or `max_sequence_tokens`."""
+        """True if a limit of tokens ended it: that of its last answer, or `max_sequence_tokens`."""
         last_is_cut = bool(self.transitions) and self.transitions[-1].action.is_truncated
         return last_is_cut or self.stop_reason == "max_tokens"
 
@@ -100,7 +100,7 @@ _LEAST = 1e-12
 
 
 def differ(rewards_G: Sequence[float]) -> bool:
-    """Whether rewards differ by more than rounding: sums of the same parts in another order are equal."""
+    """True if rewards differ by more than rounding: sums of the same parts in another order are equal."""
     if not rewards_G:
         return False
     spread = max(rewards_G) - min(rewards_G)

@@ -9,7 +9,7 @@ _SERVICE, _CHECKPOINTS = "service", "checkpoints"
 
 
 def run_prefix(folder: Path) -> str:
-    """What the keys of a run begin with: the path of its folder as it was given where that is a key, else its name.
+    """Prefix of the keys of a run: the path of its folder as it was given where that is a key, else its name.
 
     Raises:
         InputError: the name can be in no key, either.

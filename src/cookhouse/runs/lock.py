@@ -39,12 +39,12 @@ def hold(folder: Path) -> IO[bytes]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process runs in a run directory."""
+    """True if a process runs in a run directory."""
     return is_locked(folder / LOCK_FILE)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a file."""
+    """True if a process holds the lock of a file."""
     try:
         with path.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -56,5 +56,5 @@ def is_locked(path: Path) -> bool:
 
 
 def busy(folder: Path) -> InputError:
-    """What to say to a second run in a folder."""
+    """Error for a second run in a folder."""
     return InputError(f"a run is going on in {folder}; wait for it to end, or choose another log_path")

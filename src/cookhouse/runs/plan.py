@@ -11,7 +11,7 @@ Preview: TypeAlias = Sequence[tuple[str, bool]]
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """What a dry run found, without a training request."""
+    """Results of a dry run, which makes no training request."""
 
     recipe: str
     config: Mapping[str, Any]

@@ -32,8 +32,8 @@ E = TypeVar("E")
 
 
 def read_record(folder: Path, *, reads_metrics: bool = True) -> RunRecord:
-    """What a run has left in its folder so far: of its evaluations, the first and the last. Without `reads_metrics` it
-    has no rows of metrics, which somebody else has read.
+    """Read what a run has left in its folder so far: of its evaluations, the first and the last. Without
+    `reads_metrics` it has no rows of metrics, which somebody else has read.
 
     Raises:
         InputError: the folder holds no run.

@@ -45,7 +45,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """What is worth telling a person at the end of a run."""
+    """Summary for a person at the end of a run."""
 
     recipe: str
     model_name: str

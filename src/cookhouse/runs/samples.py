@@ -31,7 +31,7 @@ def write_answers(path: Path, answers: Sequence[RecordedAnswer]) -> None:
 
 
 def read_answers(path: Path) -> list[RecordedAnswer]:
-    """What `write_answers` kept.
+    """Read what `write_answers` kept.
 
     Raises:
         InputError: the file holds something else.

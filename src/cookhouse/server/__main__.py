@@ -135,7 +135,7 @@ def _service_options(
 def _workers(
     options: argparse.Namespace, children: Children
 ) -> "contextlib.AbstractContextManager[Children | RayWorkers]":
-    """What makes the engine: on Ray, if that is asked for.
+    """Make what runs the engine: child processes, or workers on Ray if that is asked for.
 
     Raises:
         InputError: what workers take of Ray's nodes is said, and Ray is not asked for; or GPUs for a CPU's engine.
@@ -188,8 +188,8 @@ def _kernels_reported(stdout: "Stdout") -> Iterator[None]:
 
 
 class Stdout:
-    """What is said on stdout, one line each. As JSON the address comes first: what is said before it waits, unless
-    whoever started this process reads all of it.
+    """Lines on stdout. As JSON the address comes first: earlier lines wait, unless whoever started this process reads
+    all of it.
     """
 
     def __init__(self, *, as_json: bool, at_once: bool) -> None:

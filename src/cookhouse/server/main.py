@@ -119,7 +119,7 @@ def leases_of(sharing: "Sharing", store: "Store") -> "Leases":
 
 
 def _end_lost() -> None:
-    """End at once, in whatever thread: what this process still does would be beside the server that took its place."""
+    """End at once, in whatever thread: any further work would conflict with the server that took its place."""
     with contextlib.suppress(OSError):
         os.write(2, f"{_LOST}\n".encode())
     os._exit(_EXIT_LOST)
@@ -211,7 +211,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
 
 
 class _Stdin:
-    """What the holder of stdin says: any word asks the server to drain, and then the end."""
+    """Reader of stdin: any word asks the server to drain, the end of it to stop."""
 
     def __init__(self) -> None:
         self.drains: ConcurrentFuture[None] = ConcurrentFuture()

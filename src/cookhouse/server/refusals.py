@@ -36,11 +36,11 @@ class ForbiddenError(InputError):
 
 
 class NotFoundError(InputError):
-    """What the request names does not exist, or belongs to someone else."""
+    """The object that the request names does not exist, or belongs to someone else."""
 
 
 class GoneError(InputError):
-    """What the request names existed, and has ended."""
+    """The object that the request names existed, and has ended."""
 
 
 class TooLargeError(InputError):
@@ -116,7 +116,7 @@ def message_of(error: BaseException) -> str:
 
 
 def error_of(failure: Failure) -> CookhouseError:
-    """What a worker says of a command that failed, as an exception; a bug is named as `message_of` names others."""
+    """Exception for a worker's report of a command that failed; a bug is named as `message_of` names others."""
     match failure.kind:
         case "input":
             return InputError(failure.message)

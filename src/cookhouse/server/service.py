@@ -309,7 +309,7 @@ class Service:
             self.storage.store.close()
 
     def _note_loss(self, gone: LostState) -> None:
-        """What was in the memory of a worker that ended is gone, and comes back from the journal."""
+        """Note the loss of what was in the memory of a worker that ended; it comes back from the journal."""
         num_requests = None if self._recovery is None else self._recovery.run_again(gone)
         if gone.is_loss:
             self._warn(gone.message(num_requests))

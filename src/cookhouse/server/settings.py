@@ -94,12 +94,14 @@ class Settings:
     max_recording_bytes: int = 2**30
     """Of these, of all tenants together; beyond it the oldest go. A token takes 8, and a sequence 512."""
     silent_seconds: float = 60.0
-    """Samples of a session not heard of for this long are dropped, waiting and running: its client is likely dead, and
-    one that is not samples again by itself. The SDK beats every 10 s, but a busy client may stall."""
+    """Samples of a session without contact for this long are dropped, waiting and running: its client is likely dead,
+    and one that is not samples again by itself. The SDK beats every 10 s, but a busy client may stall.
+    """
     session_seconds: float = 300.0
-    """A session not heard of for this long, while the server was awake, has ended: its models are freed with all that
-    waits for them. Until then their requests run, in order, since what a client has been promised cannot be taken back
-    in parts; what is with the engine then is finished first."""
+    """A session without contact for this long, while the server was awake, has ended: its models are freed with all
+    that waits for them. Until then their requests run, in order, since what a client has been promised cannot be taken
+    back in parts; what is with the engine then is finished first.
+    """
     drain_seconds: float = 30.0
     """A server that is to end answers for so long, at most, what it has accepted."""
     sweep_seconds: float = 10.0

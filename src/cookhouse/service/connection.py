@@ -51,9 +51,9 @@ class Connection(Protocol):
 
 @asynccontextmanager
 async def early_server(address: ServiceAddress | None) -> AsyncIterator[ServerProcess | None]:
-    """The process of the embedded service, to be told later what to serve; None where the service is at `address`.
+    """The process of the embedded service, to be given later what to serve; None where the service is at `address`.
 
-    It imports its libraries while the caller does. Leaving stops it; if it was told nothing, it leaves no trace.
+    It imports its libraries while the caller does. Leaving stops it; if it was given nothing, it leaves no trace.
     """
     if address is not None:
         yield None

@@ -40,7 +40,7 @@ class EmbeddedService:
 
     @property
     def is_started(self) -> bool:
-        """Whether it answers."""
+        """True if it answers."""
         return self._server.done()
 
     async def start(self) -> LocalServer:

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def service_folder(run_folder: Path) -> Path:
-    """Where the embedded service of a run keeps its state; a run that is a part of another has that one's."""
+    """Folder in which the embedded service of a run keeps its state; a run that is a part of another has that one's."""
     own, whole = run_folder / "service", run_folder.parent / "service"
     is_part = (run_folder.parent / CONFIG_FILE).is_file() and whole.is_dir()
     return whole if is_part and not own.is_dir() else own
@@ -50,7 +50,7 @@ def stored_files(state_dir: Path, path: str) -> Path | None:
 
 
 def is_readable_state(state_dir: Path) -> bool:
-    """Whether another server of this user's can read the checkpoints there: not those of another version, nor those of
+    """True if another server of this user's can read the checkpoints there: not those of another version, nor those of
     another user.
     """
     if not keeps_checkpoints(state_dir) or state_dir.stat().st_uid != os.geteuid():
@@ -63,7 +63,7 @@ def is_readable_state(state_dir: Path) -> bool:
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
-    """Where a service keeps its state when no folder is named.
+    """Folder in which a service keeps its state when none is named.
 
     Raises:
         InputError: the user has no home.
@@ -84,7 +84,7 @@ def stored_base_model(path: str) -> str | None:
 
 
 def keeps_checkpoints(state_dir: Path) -> bool:
-    """Whether a server has kept its state here."""
+    """True if a server has kept its state here."""
     from cookhouse.server.storage.store.state_dir import is_state_dir
 
     return is_state_dir(state_dir)
@@ -121,7 +121,7 @@ async def local_server(
     is looked up in `cookhouse.models.hub.current_hub()`, which says what it downloads.
     It may load, and never changes, the checkpoints of the other servers that have their state in `read_state_dirs`, and
     the adapters in `peft_folders`. `database` is the URL of another than the one in `state_dir`.
-    `process` is one that waits to be told what to serve; without, `command` starts one. `say` is given what a person
+    `process` is one that waits to be given what to serve; without, `command` starts one. `say` is given what a person
     may want to know while it starts, and later; `warn` what went wrong and is being mended, by default the same.
     `is_shared`: it has other clients than this process, whose sessions do not end with it, nor at its start.
     `port` 0 takes a free one, and without `api_keys` it has the one key of its folder. Meanwhile loopback is exempted
@@ -226,7 +226,7 @@ async def _acquire(lock: IO[bytes], state_dir: Path) -> None:
                 raise InputError(
                     f"{state_dir} is in use by another server; wait for its run to end, or choose another folder"
                 ) from error
-        await asyncio.sleep(0.1)  # flock cannot be awaited, and nobody else tells when it is free
+        await asyncio.sleep(0.1)  # flock cannot be awaited, and nothing else signals when it is free
 
 
 def folder_key(state_dir: Path) -> str:

@@ -45,7 +45,7 @@ def pair_losses_offered(address: ServiceAddress) -> tuple[str, ...] | None:
 
 
 def base_model_at(address: ServiceAddress, path: str) -> str | None:
-    """What the weights at a `tinker://` path of a service were trained on; None: it does not tell. Blocks."""
+    """Base model of the weights at a `tinker://` path of a service; None: it does not report one. Blocks."""
     found = _place(address)
     return None if found is None else _kept((*found, path), lambda: _ask_base_model(*found, path))
 
@@ -61,7 +61,7 @@ def _place(address: ServiceAddress) -> tuple[str, str] | None:
 
 
 def prices_of(model: str) -> Prices | None:
-    """What the hosted service takes for a model: as published, where that can be read, else by the table. Blocks."""
+    """Prices of the hosted service for a model: as published, where that can be read, else by the table. Blocks."""
     published = _kept((ADDRESS, ""), _published)
     return published_prices(model, published) or table_prices(model)
 

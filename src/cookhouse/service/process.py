@@ -36,7 +36,7 @@ _WARNING = re.compile(r"\S+ \S+ WARNING [\w.]+: (.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLog:
-    """What one server wrote to a log file: all from byte `start` on."""
+    """Lines that one server wrote to a log file: all from byte `start` on."""
 
     file: Path
     start: int
@@ -45,7 +45,7 @@ class ServerLog:
         return [line for line in self._lines() if line.strip()][-count:]
 
     def warnings(self) -> list[str]:
-        """What it warned of, without time and place."""
+        """Its warnings, without time and place."""
         found = (_WARNING.match(line) for line in self._lines())
         return [match[1] for match in found if match]
 
@@ -75,7 +75,7 @@ class ServerProcess:
 
     @property
     def has_said_why(self) -> bool:
-        """Whether it has ended by itself, with an error of its own: the next one would, too."""
+        """True if it has ended by itself, with an error of its own: the next one would, too."""
         return self.returncode in _OWN_EXITS
 
     def drain(self) -> None:
@@ -169,7 +169,7 @@ class ServerProcess:
                     ready.set_result(told)
 
     def _death(self, what: str) -> InputError | ServiceError:
-        """What its exit means: its own refusal is the caller's error, anything else is the service's."""
+        """Error for its exit: its own refusal is the caller's error, anything else is the service's."""
         lines = self._log.last_lines()
         code = self.returncode
         if code == _INPUT_ERROR_EXIT:

@@ -45,7 +45,7 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStart:
-    """How a server is started, each time."""
+    """Command and settings with which a server is started, each time."""
 
     arguments: Sequence[str]
     first: Sequence[str]
@@ -61,7 +61,7 @@ class ServerStart:
 
     @property
     def may_be_away(self) -> bool:
-        """Whether what a server refuses that has served before may come right: Ray's cluster comes back, or grows."""
+        """True if what a server refuses that has served before may come right: Ray's cluster comes back, or grows."""
         return "--ray" in self.command
 
     async def serve(self, process: ServerProcess, *, port: int, is_first: bool) -> tuple[str, str | None]:

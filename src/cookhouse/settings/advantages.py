@@ -33,7 +33,7 @@ _REMOVE_CONSTANT = Alias(name="remove_constant_reward_groups", convert=_constant
 
 @chz.chz
 class AdvantageSettings(EpisodeShape):
-    """How rewards become advantages."""
+    """Settings by which rewards become advantages."""
 
     help_title = "Advantages and loss"
 

@@ -11,7 +11,7 @@ from cookhouse.settings.training import BenchmarkDataSettings, RunSettings
 
 @chz.chz
 class EvalSettings(RunSettings, BenchmarkDataSettings):
-    """Which weights are evaluated, on what, and how they are asked."""
+    """Settings of an evaluation: weights, benchmarks, and the way they are asked."""
 
     help_title = "Evaluation"
 

@@ -1,7 +1,7 @@
 """Fields whose default depends on other fields, and fields with another default than their parent's.
 
 Such a field is None where nobody set it and has its value all the same: chz computes it when the config is made, and
-keeps what was set beside it.
+keeps what was set with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Default(Munger):
-    """What a field is where nobody set it, as a function of the whole config, and in words.
+    """Value of a field that nobody set, as a function of the whole config, and in words.
 
     `names` are texts that may be set instead, each with the function of the config, and of what the field is where
     nobody set it, that gives what it stands for.
@@ -39,7 +39,7 @@ class Default(Munger):
         return self._value(chzself) if value is None else value
 
     def origin(self, config: Any) -> str:
-        """Which of several defaults a config has here, where nobody set it."""
+        """Name of the one of several defaults that a config has here, where nobody set it."""
         del config
         return "default"
 
@@ -90,7 +90,7 @@ def part_of(spec: type[T], config: Any, **more: Any) -> T:
 
 
 def default_in_words(config_class: type, name: str) -> str | None:
-    """What a field is where nobody sets it, for `--help`; None where that is nothing."""
+    """Value of a field that nobody sets, for `--help`; None where it has none."""
     field = chz.chz_fields(config_class)[name]
     if isinstance(field._munger, Default):
         return field._munger.words
@@ -104,25 +104,25 @@ def in_words(value: Any) -> str:
 
 
 def is_left_open(config: Any, name: str) -> bool:
-    """Whether a field of a config whose default is computed, or none, has it because nobody set another."""
+    """True if a field of a config whose default is computed, or none, has it because nobody set another."""
     field = chz.chz_fields(config)[name]
     return (isinstance(field._munger, Default) or field._default is None) and getattr(config, field.x_name) is None
 
 
 def has_default(config: Any, name: str) -> bool:
-    """Whether a field of a config has the value that it would have if nobody had set it."""
+    """True if a field of a config has the value that it would have if nobody had set it."""
     return bool(getattr(config, name) == default_of(config, name))
 
 
 def default_of(config: Any, name: str) -> Any:
-    """What a field of a config would be if nobody had set it."""
+    """Value that a field of a config would have if nobody had set it."""
     field = chz.chz_fields(config)[name]
     munger = field._munger
     return munger(None, chzself=config) if isinstance(munger, Default) else field._default
 
 
 def given(config: Any, name: str) -> Any:
-    """What was set of a field whose default is computed: None where nobody did."""
+    """Value set for a field whose default is computed: None where nobody did."""
     return getattr(config, chz.chz_fields(config)[name].x_name)
 
 

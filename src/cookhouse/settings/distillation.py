@@ -17,7 +17,7 @@ from cookhouse.settings.training import TrainingSettings
 
 @chz.chz
 class TeacherSettings:
-    """Who teaches, and where it is asked."""
+    """Settings of the teacher and its service."""
 
     help_title = "Teacher"
 
@@ -41,7 +41,7 @@ class TeacherSettings:
 
 @chz.chz
 class TeacherLossSettings:
-    """How a teacher's logprobs become advantages."""
+    """Settings by which a teacher's logprobs become advantages."""
 
     help_title = "Teacher"
 
@@ -80,7 +80,7 @@ class OnPolicyDistillationSettings(ReinforcementSettings, TeacherSettings, Teach
 
 @chz.chz
 class TeacherSamplingSettings:
-    """How a teacher's answers are drawn, and which of them are trained on."""
+    """Settings by which a teacher's answers are drawn, and chosen for training."""
 
     help_title = "Teacher"
 

@@ -26,12 +26,12 @@ class Document(dict[str, Any]):
         """By name, from 1; of those whose line is known."""
 
     def place(self, name: str) -> str:
-        """Where a value stands, as `run.yaml:3`."""
+        """Place of a value, as `run.yaml:3`."""
         return f"{self.path}:{self.lines[name]}" if name in self.lines else str(self.path)
 
 
 def read_document(path: Path) -> Any:
-    """What a YAML, TOML or JSON file holds, told apart by its ending; a mapping of texts is a `Document`.
+    """Read a YAML, TOML or JSON file, by its ending; a mapping of texts is a `Document`.
 
     Raises:
         InputError: it cannot be read, or a name stands twice; the line is named.
@@ -118,7 +118,7 @@ _DATE = "tag:yaml.org,2002:timestamp"
 
 
 def _plain_resolvers(resolvers: Mapping[str, Any]) -> dict[str, Any]:
-    """What a plain word may be: neither a date, nor a number to another base than it seems."""
+    """Values that a plain word may have: neither a date, nor a number to another base than it seems."""
     return {
         first: [(tag, _NUMBERS.get(tag, pattern)) for tag, pattern in some if tag != _DATE]
         for first, some in resolvers.items()

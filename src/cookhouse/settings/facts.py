@@ -45,7 +45,7 @@ class NamesWeights:
         return ",".join(rename(name) for name in self.names(value))
 
     def is_base_model_served(self, config: Any, ports: Collection[str]) -> bool:
-        """Whether the run's own service has to have a base model that is named here; `ports` have an adapter."""
+        """True if the run's own service has to have a base model that is named here; `ports` have an adapter."""
         is_elsewhere = self.port in ports or (self.address is not None and getattr(config, self.address) is not None)
         return self.purpose == "sampling" and not is_elsewhere
 
@@ -71,7 +71,7 @@ class Alias:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a setting."""
+    """Facts about a setting."""
 
     weights: NamesWeights | None = None
     free_on_resume: bool = False
@@ -87,7 +87,7 @@ def facts(
     of_launch: bool = False,
     aliases: Sequence[Alias | str] = (),
 ) -> dict[str, Any]:
-    """What is known of a setting, for `metadata` of its field.
+    """Facts about a setting, for `metadata` of its field.
 
     Args:
         weights: that it names weights.
@@ -102,7 +102,7 @@ def facts(
 
 @cache
 def facts_of(config_class: type) -> Mapping[str, Facts]:
-    """What is known of each setting of a config class."""
+    """Facts about each setting of a config class."""
     return MappingProxyType({name: _facts(config_class, name) for name in chz.chz_fields(config_class)})
 
 
@@ -129,7 +129,7 @@ def of_launch(config_class: type) -> frozenset[str]:
 
 
 def known_aliases(config_class: type) -> Mapping[str, Sequence[Alias]]:
-    """What each alias may mean among the settings of a config class; where it is one of them itself, it is none."""
+    """Meanings of each alias among the settings of a config class; where it is one of them itself, it is none."""
     settings = facts_of(config_class)
     found: dict[str, list[Alias]] = {}
     for setting, known in settings.items():
@@ -150,7 +150,7 @@ class NamedWeights:
 
     @property
     def is_registered(self) -> bool:
-        """Whether it is the name of a registered model."""
+        """True if it is the name of a registered model."""
         return isinstance(find_weights(self.name), RegisteredWeights)
 
 

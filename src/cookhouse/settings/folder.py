@@ -26,7 +26,7 @@ def _names_models(config: Any) -> bool:
 
 @chz.chz
 class FolderSettings:
-    """Where a run leaves its files, which service it asks, and which registry knows models by name."""
+    """Settings of a run's folder, of its service, and of the registry that knows models by name."""
 
     help_title = "Run"
 

@@ -37,7 +37,9 @@ def benchmark_files(config: Any, settings: Sequence[str] = (*EVALUATOR_SETTINGS,
 
 
 def judge_setting(address: str | None = None) -> Any:
-    """Who grades what no rule can; `address` is the setting that names another service, where that has the model."""
+    """Setting of the judge that grades what no rule can; `address` is the setting that names another service, where
+    that has the model.
+    """
     return chz.field(
         default=None,
         doc="Who compares answers with those of a benchmark's file that has match=judge: a run directory, a tinker:// "

@@ -40,7 +40,7 @@ _WITH_JUDGE = read_if(lambda config: config.preference_model is not None, "with 
 
 @chz.chz
 class JudgeSettings(ModelSettings):
-    """Who says which of two answers is better."""
+    """Settings of the judge that says which of two answers is better."""
 
     help_title = "Preference model"
 
@@ -67,7 +67,7 @@ class JudgeSettings(ModelSettings):
 
 @chz.chz
 class TournamentSettings(EnvironmentSettings, JudgeSettings):
-    """How the answers of a group are compared with each other."""
+    """Settings by which the answers of a group are compared with each other."""
 
     help_title = "Preference model"
 

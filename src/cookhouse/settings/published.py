@@ -61,12 +61,12 @@ def by_model(*, embedded: Any, published: Any) -> Default:
 
 
 def is_embedded(config: Any) -> bool:
-    """Whether a config is of the embedded model, for which the published defaults are not meant."""
+    """True if a config is of the embedded model, for which the published defaults are not meant."""
     return bool(config.model_name == TINY_MODEL)
 
 
 def is_published(config: Any) -> bool:
-    """Whether a config is of the very model that its recipe was published with, whoever offers it."""
+    """True if a config is of the very model that its recipe was published with, whoever offers it."""
     published = published_model_of(type(config))
     return published is not None and _own_name(config.model_name) == _own_name(published)
 
@@ -77,13 +77,15 @@ def _own_name(model: str) -> str:
 
 
 def default_origin(config: Any, name: str) -> str:
-    """Which default a setting that nobody set has: `embedded default`, `published default`, `rule`, or the only one."""
+    """Name of the default that a setting has which nobody set: `embedded default`, `published default`, `rule`, or the
+    only one.
+    """
     default = chz.chz_fields(config)[name]._munger
     return default.origin(config) if isinstance(default, Default) else "default"
 
 
 def origins_of(config: Any) -> dict[str, str]:
-    """Where the value of each setting came from: `set` where it is not what it would be if nobody had set it, or where
+    """Origin of the value of each setting: `set` where it is not what it would be if nobody had set it, or where
     it would be nothing; else which default, as `default_origin`.
     """
     return {name: _origin(config, name) for name in chz.chz_fields(config)}

@@ -42,7 +42,7 @@ class RateDefault(ByModel):
         return "rule"
 
     def note(self, config: Any) -> str | None:
-        """Where the learning rate comes from, unless it is set as a number or was measured on the model."""
+        """Note on the source of the learning rate, unless it is set as a number or was measured on the model."""
         if given(config, "learning_rate") == AUTO:
             return self._auto_note(config)
         model = published_model_of(type(config))
@@ -63,7 +63,7 @@ class RateDefault(ByModel):
         return f"learning_rate is {found[0]:.3g}, by {found[1]}: {measured}; to take that: {way_back}"
 
     def _is_kept(self, config: Any, model: str) -> bool:
-        """Whether the published rate is set for a model that has come in the place of its own."""
+        """True if the published rate is set for a model that has come in the place of its own."""
         return given(config, "learning_rate") == self.published and plain_name(config.model_name) in successors(model)
 
     def _auto(self, config: Any, usual: float) -> float:

@@ -1,4 +1,4 @@
-"""Conditions under which a setting is read: declared beside it, so that one which changes nothing is refused where
+"""Conditions under which a setting is read: declared next to it, so that one which changes nothing is refused where
 somebody set it.
 
     labels: str = chz.field(default="", doc="…")
@@ -41,11 +41,11 @@ class ReadIf:
             )
 
     def is_unread(self, config: Any, name: str) -> bool:
-        """Whether its value asks for something, and nothing reads it."""
+        """True if its value asks for something, and nothing reads it."""
         return not self.is_idle(config, name) and not self.is_read(config)
 
     def is_idle(self, config: Any, name: str) -> bool:
-        """Whether its value asks for nothing."""
+        """True if its value asks for nothing."""
         value = getattr(config, name)
         return value is None or value in self._idle
 
@@ -96,7 +96,7 @@ def unread_defaults(config: Any) -> list[str]:
 
 
 def read_conditions(config_class: type, name: str) -> list[ReadIf]:
-    """Those of a field, and of the same field in the classes above, which a bare default leaves out."""
+    """Conditions of a field, and of the same field in the classes above, which a bare default leaves out."""
     specs = [spec for spec in config_class.__mro__ if chz.is_chz(spec)]
     fields = [field for spec in specs if (field := chz.chz_fields(spec).get(name)) is not None]
     # chz has no public way to read a field's checks.

@@ -37,7 +37,7 @@ class GroupSettings(ShrinkSettings):
 
 @chz.chz
 class UpdateSettings:
-    """How the groups of a step become pieces of work."""
+    """Settings by which the groups of a step become pieces of work."""
 
     help_title = "Optimizer"
 
@@ -58,7 +58,7 @@ class UpdateSettings:
 
 
 def sets_clip(config: Any) -> bool:
-    """Whether somebody set a bound of the ratio, and so wants a loss that clips."""
+    """True if somebody set a bound of the ratio, and so wants a loss that clips."""
     return not (is_left_open(config, "clip_low") and is_left_open(config, "clip_high"))
 
 
@@ -122,12 +122,12 @@ class LossSettings(Checked):
 
     @property
     def policy_loss(self) -> PolicyLoss:
-        """What is known of the loss."""
+        """Facts about the loss."""
         return POLICY_LOSSES.get(self.loss_fn, PolicyLoss())
 
     @property
     def loss_fn_config(self) -> Mapping[str, float]:
-        """What is sent with the service's loss: the options that are set, by the service's names."""
+        """Options to send with the service's loss: those that are set, by the service's names."""
         options = {option: getattr(self, setting) for option, setting in _SETTINGS.items()}
         return {name: value for name, value in options.items() if value is not None}
 
@@ -139,7 +139,7 @@ class LossSettings(Checked):
 
 @chz.chz
 class GradingSettings:
-    """Who says how right an answer is."""
+    """Settings of the grader of answers."""
 
     help_title = "Grading"
 
@@ -151,7 +151,7 @@ class GradingSettings:
 
 @chz.chz
 class EnvironmentSettings(ModelSettings, SeedSettings, GroupSettings):
-    """What environments are made from."""
+    """Settings from which environments are made."""
 
 
 @chz.chz

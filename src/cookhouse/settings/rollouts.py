@@ -11,7 +11,7 @@ from cookhouse.settings.reading import read_if
 
 @chz.chz
 class SamplingSettings:
-    """How tokens are drawn. At temperature 1 their logprobs are the trainer's."""
+    """Settings by which tokens are drawn. At temperature 1 their logprobs are the trainer's."""
 
     help_title = "Rollouts"
 
@@ -28,7 +28,7 @@ class SamplingSettings:
 
 @chz.chz
 class OverlongSettings(SamplingSettings):
-    """What becomes of answers that are cut at the limit of their tokens, or come near it."""
+    """Settings for answers that are cut at the limit of their tokens, or come near it."""
 
     help_title = "Rollouts"
 
@@ -53,16 +53,16 @@ class OverlongSettings(SamplingSettings):
 
 
 class EpisodeShape:
-    """What episodes may have, as far as the settings say; a recipe says so by properties of its config."""
+    """Features that episodes may have, as far as the settings show; a recipe says so by properties of its config."""
 
     @property
     def has_several_turns(self) -> bool:
-        """Whether an episode may have more turns than one."""
+        """True if an episode may have more turns than one."""
         return True
 
     @property
     def has_tools(self) -> bool:
-        """Whether an episode may call tools: one that goes on after a call."""
+        """True if an episode may call tools: one that goes on after a call."""
         return self.has_several_turns
 
 
@@ -101,7 +101,7 @@ class RolloutLimits(EpisodeShape):
 
 @chz.chz
 class RolloutStrategy:
-    """How often a member of a group is attempted, and how many members the group cannot do without.
+    """Number of attempts for a member of a group, and of members that the group cannot do without.
 
     Each attempt has a fresh environment. A member that failed its last one is dropped while `min_group_members` can
     still finish. Members that play with each other (`cookhouse.rl.CoupledBuilder`) are attempted again, and dropped,

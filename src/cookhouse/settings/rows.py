@@ -35,7 +35,7 @@ def _has_own_rows(config: Any) -> bool:
 
 @chz.chz
 class RowSettings(ModelSettings, ShrinkSettings):
-    """Which rows are trained on and held out, and how much of each."""
+    """Settings of the rows that are trained on and held out, and of their numbers."""
 
     help_title = "Data"
 

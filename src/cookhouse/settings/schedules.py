@@ -18,7 +18,7 @@ def default_warmup(name: str, total_steps: int) -> int:
 
 
 def multiplier(name: str, step: int, total_steps: int, warmup_steps: int = 0) -> float:
-    """What to multiply the peak learning rate with at step s (from 0) of T.
+    """Factor of the peak learning rate at step s (from 0) of T.
 
     `linear` 1 - s/T; `cosine` (1 + cos(πs/T)) / 2; `warmup_*` s/warmup while s < warmup, then the decay of that name
     over the remaining T - warmup steps. Past T it stays at its end.

@@ -54,7 +54,7 @@ def _is_price(config: object, field: str) -> None:
 
 @chz.chz
 class SpendingSettings:
-    """What a run may spend."""
+    """Limits on the spending of a run."""
 
     help_title = "Run"
 

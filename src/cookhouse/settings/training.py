@@ -33,7 +33,7 @@ def _names_weights_of_its_format(config: Any) -> bool:
 
 @chz.chz
 class ModelSettings:
-    """Which model, and how conversations are put to it."""
+    """Settings of the model, and of its chat format."""
 
     help_title = "Model"
 
@@ -61,7 +61,7 @@ class ModelSettings:
 
 @chz.chz
 class SeedSettings:
-    """What chance depends on."""
+    """Settings that chance depends on."""
 
     help_title = "Run"
 
@@ -75,7 +75,7 @@ def _metadata_is_free(config: Any, field: str) -> None:
 
 @chz.chz
 class AdapterSettings(ModelSettings, SeedSettings, Checked):
-    """What is trained."""
+    """Settings of the weights that are trained."""
 
     help_title = "Model"
 
@@ -103,7 +103,7 @@ class AdapterSettings(ModelSettings, SeedSettings, Checked):
 
     @property
     def adapter_options(self) -> dict[str, Any]:
-        """What `create_lora_training_client` takes besides the model."""
+        """Arguments of `create_lora_training_client` besides the model."""
         names = ("seed", "train_mlp", "train_attn", "train_unembed")
         options = {name: getattr(self, name) for name in names}
         return {"rank": self.lora_rank, **options, "user_metadata": self.metadata}
@@ -185,7 +185,7 @@ class OptimizerSettings(AdamSettings):
 
 @chz.chz
 class ShrinkSettings:
-    """How much of the data is taken: a run can be tried on little of it."""
+    """Settings of the share of the data that is taken: a run can be tried on little of it."""
 
     help_title = "Data"
 
@@ -211,7 +211,7 @@ _NUM_ROLLOUTS = Alias(
 
 @chz.chz
 class StepSettings:
-    """How long a run goes on, and what happens along the way."""
+    """Settings of a run's length, and of what happens along the way."""
 
     help_title = "Steps and checkpoints"
 
@@ -282,7 +282,7 @@ def _names_benchmarks(config: Any) -> bool:
 
 @chz.chz
 class BenchmarkDataSettings:
-    """Where benchmarks are read from."""
+    """Settings of the sources of benchmarks."""
 
     help_title = "Evaluation"
 
@@ -296,7 +296,7 @@ class BenchmarkDataSettings:
 
 @chz.chz
 class EvaluationSettings(BenchmarkDataSettings):
-    """What is measured along the way, and how often."""
+    """Settings of the measurements along the way, and their intervals."""
 
     help_title = "Evaluation"
 
@@ -338,7 +338,7 @@ class EvaluationSettings(BenchmarkDataSettings):
 
 @chz.chz
 class BestSettings:
-    """Which weights of a run are the best, and when there is no use in going on."""
+    """Settings for the choice of a run's best weights, and for an early end."""
 
     help_title = "Evaluation"
 
@@ -380,7 +380,7 @@ class RegistrationSettings:
 
 @chz.chz
 class TimeSettings:
-    """How long a run may take."""
+    """Limits on a run's time."""
 
     help_title = "Steps and checkpoints"
 

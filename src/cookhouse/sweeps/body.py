@@ -20,7 +20,7 @@ from cookhouse.workflows.stages.state import RunState
 
 @dataclass(kw_only=True)
 class SweepState(RunState):
-    """What the stages of a sweep hand to one another."""
+    """State that the stages of a sweep share."""
 
     config: SweepSettings
     document: str

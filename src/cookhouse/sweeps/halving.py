@@ -22,7 +22,7 @@ DIVERGED = "diverged (not finite)"
 
 
 class RungResult(BaseModel):
-    """What was measured of a run at a rung."""
+    """Measurement of a run at a rung."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -39,7 +39,7 @@ class RungResult(BaseModel):
 
 
 class Promotion(BaseModel):
-    """That a run was promoted to a rung."""
+    """Promotion of a run to a rung."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -81,7 +81,7 @@ class Halving(BaseModel):
 
     @property
     def last(self) -> dict[str, RungResult]:
-        """What was measured last of each run, by name."""
+        """Last measurement of each run, by name."""
         return {each.run: each for each in self.measured}
 
     @property
@@ -95,13 +95,13 @@ class Halving(BaseModel):
         return {each.run: each.rung for each in self.promotions}
 
     def ranked(self, rung: int) -> list[RungResult]:
-        """Those measured at a rung, the best first; of equals the first that was measured."""
+        """Runs measured at a rung, the best first; of equals the first that was measured."""
         sign = 1 if self.direction == "less" else -1
         found = [each for each in self.measured if each.rung == rung]
         return sorted(found, key=lambda each: math.inf if each.value is None else sign * each.value)
 
     def next_job(self, runs: Sequence[str], running: Collection[str], *, completes_rungs: bool) -> Job | None:
-        """What to train next; None: nothing before one of the `running` is measured. `runs` are all but those that
+        """The run to train next; None: nothing before one of the `running` is measured. `runs` are all but those that
         failed. Changes nothing: `note` does.
 
         Promoted runs that were interrupted come first. `completes_rungs`: every run reaches a rung before one is
@@ -148,7 +148,7 @@ class Halving(BaseModel):
     def _promotion(
         self, best: Sequence[RungResult], ranked: Sequence[RungResult], running: Collection[str]
     ) -> Job | None:
-        """That of the first of the best of a rung that was not promoted yet.
+        """Promotion of the first of the best of a rung that was not promoted yet.
 
         One that is `running` has been measured, and its launch is about to end: it is promoted after that.
         """

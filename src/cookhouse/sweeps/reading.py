@@ -55,13 +55,13 @@ class SweepReader:
 
 
 def stamp_of(folder: Path) -> Stamp:
-    """What differs once a run has written something that a table of its sweep shows."""
+    """Stamp that differs once a run has written something that a table of its sweep shows."""
     return tuple(_stamp(folder / name) for name in _READ)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepCounts:
-    """How many runs of a sweep stand how, and what is left."""
+    """Numbers of a sweep's runs by status, and of those that are left."""
 
     by_state: Mapping[str, int]
     """In a fixed order, those of none left out."""

@@ -52,7 +52,7 @@ class SweepRecord:
 
 
 def best_text(record: SweepRecord) -> str:
-    """Which run is the best, or why none is."""
+    """Sentence on the run that is the best, or on why none is."""
     table = record.table
     if table.best is not None and table.metric is not None:
         against = f" ({table.remark})" if table.remark else ""
@@ -82,12 +82,12 @@ def part_names(parts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether a folder is that of a sweep."""
+    """True if a folder is that of a sweep."""
     return _settings(folder) is not None
 
 
 def read_sweep(folder: Path, read: Callable[[Path], RunRecord] = read_record) -> SweepRecord:
-    """What the runs of a sweep have left so far. `read` is asked for the record of each.
+    """Read the results of a sweep's runs so far. `read` is asked for the record of each.
 
     Raises:
         InputError: the folder holds no sweep.

@@ -111,7 +111,7 @@ def _best(records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> st
 
 
 def _remark(metric: Metric, best: str, records: Mapping[str, RunRecord], ways: Mapping[str, Direction]) -> str:
-    """What the best has against it."""
+    """Reservation about the best run."""
     measured = {name: measured_value(record, metric.name) for name, record in records.items()}
     values = {name: value for name, (value, _) in measured.items() if value is not None and math.isfinite(value)}
     errors = {name: error for name, (_, error) in measured.items()}

@@ -31,7 +31,7 @@ def sweep_workflow(
 ) -> Workflow[SweepState]:
     """The runs, each in a folder of its own below the sweep's; one that has finished before is not run again.
 
-    `document` is what `cookhouse sweep` would make the same runs of; it is kept beside them.
+    `document` is what `cookhouse sweep` would make the same runs of; it is kept next to them.
     """
     names = part_names(config.runs)
     body = SweepRuns if config.min_steps is None else HalvedRuns

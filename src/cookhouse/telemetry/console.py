@@ -1,4 +1,4 @@
-"""Lines for a person: on a terminal they break between words, elsewhere they never break."""
+"""Lines for a person: on a terminal they break between words, otherwise they never break."""
 
 import re
 import shlex
@@ -69,7 +69,7 @@ def wrapped(text: Text, width: int) -> list[Text]:
 
 
 def _breaks(line: str, width: int) -> list[int]:
-    """Where in a line the words begin that do not fit on what was before them."""
+    """Places in a line at which words begin that do not fit behind those before them."""
     breaks = []
     cells = cell_len(line) - cell_len(line.lstrip())
     for word in re.finditer(r"\S+\s*", line):

@@ -29,7 +29,7 @@ def declare_metric(metric: Metric) -> str:
 
 
 def declared_of(names: Iterable[str]) -> list[Metric]:
-    """What was declared in this process of some metrics by their whole names."""
+    """Declarations made in this process of some metrics by their whole names."""
     parts = [name.split("/") for name in names]
     ends = ((some, end) for some in parts for end in range(1, len(some) + 1))
     found = [fitting[0] for some, end in ends if (fitting := _ending(some[:end], [_OWN])) is not None]
@@ -60,7 +60,7 @@ def _is_place(place: object) -> bool:
 
 
 def find_metric(name: str, own: Mapping[str, Metric] | None = None) -> Metric:
-    """What is known of a metric by its whole name.
+    """Declaration of a metric by its whole name.
 
     Of the declarations that fit, that counts which ends last in the name; of these one's own before cookhouse's, and
     then the longest. Figures about another metric (`COMPANIONS`) that nobody declared have no direction and no place.
@@ -103,7 +103,7 @@ def _label(name: str) -> str:
 
 
 def ranked(names: Iterable[str], own: Mapping[str, Metric] | None = None) -> list[str]:
-    """Those of some metrics that describe a run, the most telling one first."""
+    """The ones of some metrics that describe a run, the most telling one first."""
     known = {name: find_metric(name, own) for name in dict.fromkeys(names)}
     placed = sorted(
         (metric for metric in known.values() if metric.headline is not None), key=lambda metric: metric.headline or 0
@@ -114,5 +114,5 @@ def ranked(names: Iterable[str], own: Mapping[str, Metric] | None = None) -> lis
 
 
 def is_held_out(name: str) -> bool:
-    """Whether a metric was measured on held-out data."""
+    """True if a metric was measured on held-out data."""
     return name.startswith("test/")

@@ -61,7 +61,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def metrics_at(path: Path, step: int) -> Values:
-    """What was measured of the weights after `step` steps, and of the step that they took next. Errors as
+    """Metrics of the weights after `step` steps, and of the step that they took next. Errors as
     `read_metrics`.
     """
     rows = [row for row in read_metrics(path) if row["step"] == step]

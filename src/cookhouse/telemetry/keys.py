@@ -1,4 +1,4 @@
-"""The metrics that cookhouse writes, declared: names, with unit and reduction beside each, and what `Metric` holds."""
+"""The metrics that cookhouse writes, declared: names, with unit and reduction next to each, and what `Metric` holds."""
 
 from typing import Final
 
@@ -162,7 +162,7 @@ DATA_UNTRAINED: Final = "data/num_untrained"
 DATA_SKIPPED: Final = "data/num_skipped_rows"
 """Rows that could not be used, with `on_bad_row=skip`."""
 LEARNING_RATE: Final = _declared(Metric("optim/lr", chart=180))
-"""Of the step. The service's own optimizer metrics stand beside it."""
+"""Of the step. The service's own optimizer metrics stand next to it."""
 GRAD_NORM: Final = _declared(Metric("optim/grad_norm", chart=170))
 """Of the service, taken before clipping."""
 PROGRESS_EPOCH: Final = "progress/epoch"

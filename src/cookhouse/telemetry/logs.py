@@ -23,8 +23,8 @@ _levels: dict[str, int] = {}
 
 @contextmanager
 def logs_of(folder: Path) -> Iterator[None]:
-    """What the body logs, and the tasks and threads that it starts, is of the run in this folder: it goes to the log
-    files there and in the folders above, not to those of runs beside it. What is of no known run goes to all of them.
+    """Assign logs of the body, and of the tasks and threads that it starts, to the run in this folder: they go to the
+    log files there and in the folders above, not to those of other runs. Logs of no known run go to all of them.
     """
     token = _OF.set(folder.absolute())
     try:

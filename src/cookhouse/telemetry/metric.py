@@ -32,7 +32,7 @@ class Metric:
     """
     headline: int | None = None
     """Its place among those that tell most of a run, the lowest first, as `chart`. What is held out goes before what is
-    not, and with None behind the others; what is not held out tells nothing with None.
+    not, and with None behind the others; what is not held out is not ranked with None.
     """
     line: str = ""
     """How the terminal's line of a step or of an evaluation shows it, as a format of its value: `loss {:.4f}`. Empty:
@@ -55,7 +55,7 @@ class Metric:
         return number(value)
 
     def error_text(self, stderr: float) -> str:
-        """A standard error beside a value: of what is no share, to two digits."""
+        """A standard error next to a value: of what is no share, to two digits."""
         return self.text(stderr if self.is_share else float(f"{stderr:.2g}"))
 
     def change_text(self, before: float | None, after: float | None) -> str:
@@ -63,7 +63,7 @@ class Metric:
         return " → ".join(self.text(value) for value in (before, after) if value is not None) or "-"
 
     def difference_text(self, before: float, after: float) -> str:
-        """How far it went, with its sign; of a share, in percentage points."""
+        """Difference, with its sign; of a share, in percentage points."""
         before, after = as_float(before), as_float(after)
         change = after - before
         sign = "+" if change > 0 else "−" if change < 0 else "±"

@@ -62,7 +62,7 @@ class Recording:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """What is noted in the body, and in tasks that begin in it, belongs here."""
+        """Collect here what is noted in the body, and in tasks that begin in it."""
         token = _PLACE.set(_Place(recording=self, entries=self.entries, depth=0))
         try:
             yield

@@ -19,5 +19,5 @@ def last_step_of(row: Mapping[str, Any]) -> int:
 
 
 def after_step(step: int) -> str:
-    """Which weights are meant, by the steps that they had taken."""
+    """Words for weights, by the steps that they had taken."""
     return f"after step {step:,}" if step else "before training"

@@ -37,7 +37,7 @@ class Telemetry:
         self._sinks.append(sink)
 
     def has(self, kind: type[Sink]) -> bool:
-        """Whether a sink of a class is among those sent to."""
+        """True if a sink of a class is among those sent to."""
         return any(isinstance(sink, kind) for sink in self._sinks)
 
     def tell(self, text: str) -> bool:

@@ -31,7 +31,7 @@ class SinkContract(Contract[Sink]):
 
     @abstractmethod
     def rows(self, sink: Sink) -> Sequence[Row] | None:
-        """What a sink that `make` gave holds, by step; None if it keeps no rows."""
+        """Rows that a sink which `make` gave holds, by step; None if it keeps no rows."""
 
     def test_takes_every_kind_of_record(self) -> None:
         records: Sequence[Record] = (

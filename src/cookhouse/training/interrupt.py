@@ -37,7 +37,7 @@ class Interrupt:
 
     @property
     def is_taken(self) -> bool:
-        """Whether a run listens to it already, of which another one is a part."""
+        """True if a run listens to it already, of which another one is a part."""
         return self._task is not None
 
     @property

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Assembled(Generic[P_co]):
-    """What an assembler made: datums, what the objective wants to know besides, and figures of the making."""
+    """Output of an assembler: datums, further values for the objective, and figures of the making."""
 
     data_D: Sequence[tinker.Datum]
     payload: P_co

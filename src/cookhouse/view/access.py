@@ -33,7 +33,7 @@ HEADERS: Final = {
 
 @dataclass(frozen=True)
 class Access:
-    """What lets a request in."""
+    """Rules by which a request is let in."""
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
@@ -42,7 +42,7 @@ class Access:
         return f"{path}{'&' if '?' in path else '?'}token={self.token}"
 
     def fits(self, given: str | None) -> bool:
-        """Whether this is the token; how long that takes to find out tells nothing of it."""
+        """True if this is the token; how long that takes to find out shows nothing of it."""
         return given is not None and secrets.compare_digest(given.encode(), self.token.encode())
 
 
@@ -108,7 +108,7 @@ def _address(host: str) -> tuple[str, int] | None:
 
 
 def _is_of_own_page(request: Request) -> bool:
-    """Whether a request that may change something comes from a page of ours or from a program: pages at other ports of
+    """True if a request that may change something comes from a page of ours or from a program: pages at other ports of
     this machine are of the same site, and the browser sends our cookie with what they ask.
     """
     if request.method in _SAFE_METHODS:

@@ -15,7 +15,7 @@ _GONE: Final = "gone"
 
 
 def position_of(signs: Any) -> str:
-    """What tells a state of files from another; the page has it from before it was made."""
+    """Stamp that distinguishes states of files; the page has the one from before it was made."""
     return hashlib.blake2b(repr(signs).encode(errors="surrogatepass"), digest_size=12).hexdigest()
 
 

@@ -36,7 +36,7 @@ def event(name: str, data: Any, position: object = "") -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class _Signs:
-    """What there is to see of a run."""
+    """Signs that a run has something new to show."""
 
     state: Line
     files: Mapping[str, Signature]

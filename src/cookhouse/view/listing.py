@@ -59,7 +59,7 @@ class Listing:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Which lines somebody wants to see."""
+    """Filter of the lines to show."""
 
     recipe: str = ""
     state: str = ""
@@ -84,7 +84,7 @@ class Wanted:
 
 
 def line_of(overview: RunOverview) -> Line:
-    """What the list shows of a run."""
+    """Line of the list for a run."""
     headline = overview.headline
     progress = progress_of(overview) if overview.status is RunStatus.RUNNING else None
     stderr = None if headline is None or overview.stderr is None else headline.metric.error_text(overview.stderr)
@@ -123,7 +123,7 @@ def _state_text(overview: RunOverview) -> str:
 
 
 def _now_text(overview: RunOverview, progress: RunProgress | None) -> str:
-    """What a run does, or what ended it."""
+    """Words on what a run does, or on what ended it."""
     if progress is None:
         return overview.error or ""
     doing = f"waits for {progress.waiting_for}" if progress.waiting_for is not None else progress.doing

@@ -1,4 +1,4 @@
-"""Pages from templates, and the JSON beside them: what a page shows is what its address under /api answers."""
+"""Pages from templates, and the JSON next to them: what a page shows is what its address under /api answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -51,13 +51,13 @@ def json_answer(value: Any) -> Response:
 
 
 def run_address(name: str, rest: str = "") -> str:
-    """Where the page of a run is, or one of those below it."""
+    """Address of a run's page, or of one below it."""
     return f"/runs/{quote(name)}/-/{rest}"
 
 
 def ask_address(weights: Sequence[str], asked: Sequence[tuple[str, str]]) -> str | None:
-    """Where a question can be asked again: the playground with weights and prompt filled in. `asked`: role and text of
-    what led to the answer. None: it is no single question, or too long for an address.
+    """Address at which a question can be asked again: the playground with weights and prompt filled in. `asked`: role
+    and text of what led to the answer. None: it is no single question, or too long for an address.
     """
     roles, texts = [role for role, _ in asked], [text for _, text in asked]
     if roles not in (["user"], ["system", "user"]) or not texts[-1] or sum(map(len, texts)) > _MAX_ASKED:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Paging:
-    """Which part of a list a page shows."""
+    """Part of a list that a page shows."""
 
     total: int
     offset: int

@@ -33,7 +33,7 @@ class MetricsOfRuns:
 
     @contextmanager
     def of(self, folder: Path) -> Iterator[GrowingMetrics]:
-        """Those of a run, for the body alone."""
+        """Metrics of a run, for the body alone."""
         with self._lock:
             if folder not in self._held:
                 self._held[folder] = threading.Lock(), GrowingMetrics(folder / METRICS_FILE)
@@ -53,7 +53,7 @@ Signature: TypeAlias = tuple[int, int, int]
 
 @dataclass
 class _Kept:
-    """What was read of a run when its files were as the signatures say."""
+    """Reading of a run when its files were as the signatures say."""
 
     signatures: Sequence[Signature | None]
     was_held: bool
@@ -103,7 +103,7 @@ class Place:
         return overviews_of(self.runs(), self.overview)
 
     def overview(self, run: FoundRun) -> RunOverview:
-        """What is to be said of a run by itself."""
+        """Overview of a run by itself."""
         kept = self._kept.get(run.path)
         if kept is None or kept.run.history is not run.history:
             return overview_of(run)
@@ -116,7 +116,7 @@ class Place:
             return None
         signatures = [signature_of(path / file) for file in _FILES]
         kept = self._kept.get(path)
-        # The lock tells whether a run without an end goes on, and leaves no trace in the files when it is let go.
+        # The lock shows whether a run without an end goes on, and leaves no trace in the files when it is let go.
         if kept is not None and kept.signatures == signatures and kept.was_held == _is_held(kept.run):
             return kept.run
         if not all((path / file).is_file() for file, signature in zip(_FILES, signatures, strict=True) if signature):
@@ -147,7 +147,7 @@ def signature_of(path: Path) -> Signature | None:
 
 
 def _is_text(name: str) -> bool:
-    """Whether an address can have a name: some folders have bytes in theirs that are no text."""
+    """True if an address can have a name: some folders have bytes in theirs that are no text."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -44,7 +44,7 @@ class Position:
         return f"{self.offset}-{self.inode}-{self.mark}-{self.time_ns}"
 
     def holds(self, folder: Path) -> bool:
-        """Whether the file still has what was read: it was neither cut nor replaced. Blocking."""
+        """True if the file still has what was read: it was neither cut nor replaced. Blocking."""
         if not self.offset:
             return True
         now = Position.of(folder, self.offset)

@@ -20,7 +20,7 @@ _PAINTED_VALUES: Final = 40_000
 
 
 def points_address(run: str, metric: str) -> str:
-    """What the address of a point begins with, before its step: of what was trained on there; of what is held out, of
+    """Beginning of a point's address, before its step: of what was trained on there; of what is held out, of
     what there is of those weights.
     """
     return run_address(run, "after?step=" if is_held_out(metric) else "steps/")
@@ -50,7 +50,7 @@ def painted(
 def painted_run(
     run: str, columns: MetricColumns, own: Mapping[str, Metric], *, every: bool
 ) -> tuple[list[ChartGroup], int]:
-    """Those of a run, as `painted`."""
+    """Charts of a run, as `painted`."""
     steps = columns.step_range()
 
     def paint(name: str, max_points: int) -> Chart:
@@ -86,7 +86,7 @@ def charts_json(
 
 
 def chart_json(chart: Chart) -> dict[str, Any]:
-    """What stands in a chart."""
+    """Content of a chart."""
     return {
         "caption": chart.caption,
         "change": chart.change,
@@ -96,5 +96,5 @@ def chart_json(chart: Chart) -> dict[str, Any]:
 
 
 def group_keys(groups: Sequence[ChartGroup]) -> list[str]:
-    """How a page tells its groups apart while the counts in their titles grow."""
+    """Keys by which a page distinguishes its groups while the counts in their titles grow."""
     return [(group.title or "").partition(" ")[0] for group in groups]

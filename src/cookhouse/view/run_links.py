@@ -32,8 +32,8 @@ def links_of(run: FoundRun, place: Place) -> list[dict[str, str]]:
 
 
 def held_out_address(run: FoundRun, step: int, *, has_step: bool) -> str:
-    """What there is to read of the weights after so many steps: their answers, their held-out rollouts, the step that
-    made them, or else what they were measured to be. `has_step`: whether that step has a page.
+    """Address of what there is to read of the weights after so many steps: their answers, their held-out rollouts, the
+    step that made them, or else what they were measured to be. `has_step`: whether that step has a page.
     """
     sampled = StepName(step, is_test=True)
     if step in evaluated_steps(run.path):

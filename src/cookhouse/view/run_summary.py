@@ -78,7 +78,7 @@ def summary_of(run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
 
 
 def checkpoints_of(run: FoundRun, runs: Sequence[FoundRun]) -> dict[str, Any]:
-    """What a run saved, where that came from, what came of it, and the commands that go on with it."""
+    """Checkpoints of a run, with their origin, their results, and the commands that go on with them."""
     try:
         saved, problem = saved_weights(run), None
     except InputError as error:
@@ -110,7 +110,7 @@ def _progress(overview: RunOverview) -> RunProgress | None:
 
 
 def _progress_text(overview: RunOverview, progress: RunProgress | None) -> str:
-    """Where a run stands, in words: `step 40 of 157, training, about 2:03 left`."""
+    """Progress of a run, in words: `step 40 of 157, training, about 2:03 left`."""
     steps, total = overview.steps, overview.total_steps
     counted = None if steps is None else f"step {steps:,}" + ("" if total is None else f" of {total:,}")
     told = [counted]
@@ -130,7 +130,7 @@ def _state_text(run: FoundRun, overview: RunOverview) -> str:
 def _remark(run: FoundRun, columns: MetricColumns) -> str | None:
     try:
         saved = [each.checkpoint for each in saved_weights(run)]
-    except InputError:  # said beside the checkpoints
+    except InputError:  # said next to the checkpoints
         saved = []
     return overfitting_remark(columns.rows(filter(is_read, columns.names)), saved, run.history.declared)
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Look(Generic[T]):
-    """What some streams look at, as it was last read; it is read before anybody is told."""
+    """Object that some streams look at, as it was last read; it is read before any stream is notified."""
 
     def __init__(self, read: Callable[[], T]) -> None:
         self.is_over = False
@@ -105,7 +105,7 @@ class Watcher:
 
 
 async def _refreshed(look: Look[Any]) -> None:
-    """Read again; who looks at what cannot be read asks again, and nobody else is told."""
+    """Read again; who looks at what cannot be read asks again, and nobody else is notified."""
     try:
         await look.refresh()
     except Exception:  # whatever the files of one run do to us: the others are watched on

@@ -114,7 +114,7 @@ class CheckpointFile:
         return next((checkpoint for checkpoint in reversed(self.read()) if checkpoint.state_path), None)
 
     def best(self) -> list[Checkpoint]:
-        """Those that were recorded as the best, the newest last; one, unless a run broke off between two."""
+        """Checkpoints that were recorded as the best, the newest last; one, unless a run broke off between two."""
         return [checkpoint for checkpoint in self.read() if checkpoint.best]
 
     def _parse(self, number: int, line: str) -> Checkpoint:
@@ -141,7 +141,7 @@ def _check_types(point: Checkpoint) -> None:
 
 
 def named_by_run(saved: Sequence[Checkpoint]) -> Sequence[Checkpoint]:
-    """What a run saved, in the order in which its name means it: the best, if it kept that, then the newest first."""
+    """A run's checkpoints, in the order in which its name means them: the best, if kept, then the newest first."""
     newest_first = list(reversed(saved))
     return sorted(newest_first, key=lambda checkpoint: not checkpoint.best)
 

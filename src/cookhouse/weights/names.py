@@ -43,7 +43,7 @@ _CONFIG = "config.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What weights were trained on, as far as files on this machine tell."""
+    """Origin of weights, as far as files on this machine show it."""
 
     base_model: str | None = None
     renderer_name: str | None = None
@@ -52,7 +52,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Weights(ABC):
-    """What a name of weights means."""
+    """Meaning of a name of weights."""
 
     name: str
 
@@ -75,7 +75,7 @@ class Weights(ABC):
         return None
 
     def origin(self, among: Iterable[Path], /) -> Origin:
-        """What they were trained on; runs are looked for in the folders `among`."""
+        """Origin of the weights; runs are looked for in the folders `among`."""
         run = self.saved_by(among)
         return Origin() if run is None else _origin_of_run(run)
 
@@ -182,7 +182,7 @@ class BaseModelWeights(Weights):
         return not ("://" in self.name or "@" in self.name or self.is_folder)
 
     def may_be_had(self, *, has_service: bool) -> bool:
-        """Whether a base model might go by the name: it has an organization before it, or is on this machine.
+        """True if a base model might go by the name: it has an organization before it, or is on this machine.
         `has_service`: a service is configured, and may have base models of which nobody here knows.
         """
         plain = published_name(self.name)
@@ -209,7 +209,7 @@ class BaseModelWeights(Weights):
 
 
 def find_weights(name: str, registry: ModelRegistry | None = None) -> Weights:
-    """What a name means; whether that is there is found out when something is asked of it."""
+    """Find the weights of a name; whether they exist is found out when something is asked of them."""
     if name.startswith(_TINKER):
         return CheckpointPath(name)
     here = Path(name)
@@ -228,17 +228,17 @@ def with_registry(weights: Weights, registry: str | None) -> Weights:
 
 
 def is_checkpoint_path(text: str) -> bool:
-    """Whether a text is the `tinker://` path of a checkpoint."""
+    """True if a text is the `tinker://` path of a checkpoint."""
     return text.startswith(_TINKER)
 
 
 def is_no_path_here(name: str) -> bool:
-    """Whether a name has the form of one that a service or a registry knows, so that no file is looked for."""
+    """True if a name has the form of one that a service or a registry knows, so that no file is looked for."""
     return is_checkpoint_path(name) or names_registered_model(name)
 
 
 def is_same_renderer(one: str, other: str) -> bool:
-    """Whether two names of renderers mean one; that of a file is known by its last part, wherever it is named from."""
+    """True if two names of renderers mean one; that of a file is known by its last part, wherever it is named from."""
     return Path(one).name == Path(other).name
 
 

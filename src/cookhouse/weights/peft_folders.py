@@ -15,7 +15,7 @@ _FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 def is_peft_folder(folder: Path) -> bool:
-    """Whether a PEFT adapter lies there."""
+    """True if a PEFT adapter lies there."""
     try:
         return (folder / _FILES[0]).is_file()
     except (OSError, ValueError):  # what is no path at all
@@ -50,5 +50,5 @@ def peft_path(folder: Path) -> str:
 
 
 def is_peft_path(path: str) -> bool:
-    """Whether a path is one of a PEFT folder's adapter."""
+    """True if a path is one of a PEFT folder's adapter."""
     return path.startswith(_PREFIX)

@@ -41,7 +41,7 @@ Loaded = tuple[Any, Sequence[Any]] | tuple[Any, Sequence[Any], Sequence[str]]
 
 @dataclass(kw_only=True)
 class FlatState(RunState):
-    """What the stages of a flat file hand to one another."""
+    """State that the stages of a flat file share."""
 
     config: RatedConfig
     file: Path
@@ -126,7 +126,7 @@ def _length_notes(config: Any, load: Callable[[Any], Any]) -> list[str]:
 
 
 def _fit_batch(state: FlatState) -> bool:
-    """Whether the data are to be read anew, in batches of another size."""
+    """True if the data are to be read anew, in batches of another size."""
     config: Any = state.config
     if "batch_size" not in chz.chz_fields(config):
         return False

@@ -22,7 +22,7 @@ PrepareChild = Callable[[RunContext, str, Path, Mapping[str, Any]], Awaitable[No
 
 @dataclass(frozen=True, kw_only=True)
 class ChildRun:
-    """What a pipeline runs: a recipe by name, and its settings as a function of the folders of the runs before it."""
+    """Run of a pipeline: a recipe by name, and its settings as a function of the folders of the runs before it."""
 
     name: str
     recipe: str
@@ -32,7 +32,7 @@ class ChildRun:
 
 @dataclass(kw_only=True)
 class PipelineRunState(PipelineState):
-    """What the stages of a pipeline hand to one another."""
+    """State that the stages of a pipeline share."""
 
     config: RunSettings
 

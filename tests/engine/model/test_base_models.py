@@ -3,22 +3,28 @@
 import gc
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleOutput, SampleRequest
-from cookhouse.engine.model.base_model import BaseModel
+from cookhouse.engine.model.base_model import BaseModel, keep_frequencies
 from cookhouse.engine.model.pretrained import num_weight_bytes
+from cookhouse.engine.sampler.capture import NothingReadBack
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
-from tests.engine.families import save_family
+from tests.engine.families import FAMILIES, save_family
 from tests.engine.stepping import advance
 
 SPEC = LoraSpec(rank=2)
+_DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+_POSITIONS_1N = torch.tensor([[0, 1, 63, 0, 5, 31]])
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +182,31 @@ def test_a_base_model_that_nobody_uses_makes_way_where_memory_is_short(
     with pytest.raises(InputError, match=r"takes [\d.]+ MiB and [\d.]+ MiB of memory are free .*; use a smaller model"):
         engine.load_base_model(c)
     assert set(engine._bases) == {a, b}
+
+
+def _rotary(family: str, changes: dict[str, Any]) -> nn.Module:
+    config = FAMILIES[family]()
+    for name, value in changes.items():
+        setattr(config, name, value)
+    rotary: nn.Module = AutoModelForCausalLM.from_config(config).get_decoder().rotary_emb
+    return rotary
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"), [("phi3", {}), ("llama", {"max_position_embeddings": 64, "rope_parameters": _DYNAMIC})]
+)
+def test_frequencies_are_chosen_without_reading_a_position(family: str, changes: dict[str, Any]) -> None:
+    """Would catch models that decode without graphs, and a choice that is another one within the context."""
+    x, rotary = torch.zeros(1), _rotary(family, changes)
+    expected = rotary(x, _POSITIONS_1N)
+    keep_frequencies(rotary)
+    with NothingReadBack():  # type: ignore[no-untyped-call]
+        found = rotary(x, _POSITIONS_1N)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_the_choice_of_transformers_reads_a_position_back_for_some() -> None:
+    """Would catch a test above that cannot fail."""
+    rotary = _rotary("llama", {"max_position_embeddings": 64, "rope_parameters": _DYNAMIC})
+    with pytest.raises(RuntimeError, match="reads back"), NothingReadBack():  # type: ignore[no-untyped-call]
+        rotary(torch.zeros(1), _POSITIONS_1N)

@@ -62,8 +62,8 @@ PROBES: Mapping[str, Sequence[Message]] = MappingProxyType(
 
 
 def difference_from_template(renderer: Renderer) -> str | None:
-    """Where a renderer does not write what the tokenizer's chat template writes, beyond what it writes otherwise on
-    purpose (`Renderer.template_edits`, `Renderer.template_may_lack_tools`); None: nowhere.
+    """First place where a renderer differs from the tokenizer's chat template, apart from its differences on purpose
+    (`Renderer.template_edits`, `Renderer.template_may_lack_tools`); None: nowhere.
 
     Raises:
         InputError: there is no chat template.
@@ -90,7 +90,7 @@ def difference_from_template(renderer: Renderer) -> str | None:
 
 
 def _ours(renderer: Renderer, talk: Sequence[Message]) -> str | None:
-    """What the renderer writes; None where it refuses the conversation."""
+    """Text that the renderer writes; None where it refuses the conversation."""
     try:
         return renderer.encoder.decode(_tokens(renderer, talk))
     except InputError:
@@ -105,7 +105,7 @@ def _tokens(renderer: Renderer, talk: Sequence[Message]) -> list[int]:
 
 
 def _written(template: ChatTemplate, talk: Sequence[Message]) -> str | None:
-    """What the template writes; None where it refuses the conversation, or leaves out what is of tools."""
+    """Text that the template writes; None where it refuses the conversation, or leaves out what is of tools."""
     words = [word for word in _TOOL_WORDS if any(word in str(message) for message in talk)]
     for form in CALL_FORMS:
         template.give_calls(form)

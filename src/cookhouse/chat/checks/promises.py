@@ -68,7 +68,7 @@ def _prefix(renderer: Renderer, messages: Sequence[Message]) -> str | None:
 
 
 def _round_trip(renderer: Renderer, messages: Sequence[Message]) -> str | None:
-    """What is written of an answer is read as that answer, white space at its ends excepted."""
+    """Check that what is written of an answer is read as that answer, white space at its ends excepted."""
     for index in _answers(messages):
         answer = messages[index]
         read, _ = renderer.parse_response(renderer.build_response(messages[: index + 1]))
@@ -95,7 +95,7 @@ def _stop(renderer: Renderer, messages: Sequence[Message]) -> str | None:
 
 
 def _extension(renderer: Renderer, messages: Sequence[Message]) -> str | CheckOutcome | None:
-    """Where a renderer says so, each prompt begins with all of the turns before it."""
+    """Check that each prompt begins with all of the turns before it, if the renderer promises so."""
     if not renderer.has_extension_property:
         return CheckOutcome.UNKNOWN
     whole = renderer.build_supervised_example(messages, TrainOnWhat.LAST_ASSISTANT_MESSAGE)[0].to_ints()

@@ -149,7 +149,7 @@ class DeepSeekV3ThinkingRenderer(DeepSeekV3Renderer):
 
 
 def has_header(messages: Sequence[Message], index: int) -> bool:
-    """Whether an assistant's message says whose it is: what goes on after a tool's result or an answer does not."""
+    """True if an assistant's message says whose it is: what goes on after a tool's result or an answer does not."""
     return index == 0 or messages[index - 1]["role"] in ("user", "system")
 
 

@@ -5,8 +5,8 @@ they do not:
 
 - The developer message ends with a blank line, as in the template; `openai-harmony` writes none.
 - A call is written as models write it, and as `openai-harmony` does with content type `<|constrain|>json`; the template
-  writes `json` without the mark. Text beside a call is a preamble on the commentary channel; the template takes it for
-  analysis, and refuses it beside thinking.
+  writes `json` without the mark. Text next to a call is a preamble on the commentary channel; the template takes it for
+  analysis, and refuses it next to thinking.
 - A tool's result is written as it stands; the template writes it as a JSON string, with quotes.
 - Tools are declared as `openai-harmony` does; the template puts a comma behind a default, writes objects within objects
   in one line, and leaves out titles and examples.
@@ -229,7 +229,7 @@ def _spell_again(call: UnparsedToolCall) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Segment:
-    """What stands between `<|start|>` and an end mark in a response."""
+    """Part between `<|start|>` and an end mark in a response."""
 
     recipient: str | None
     channel: str | None
@@ -283,7 +283,7 @@ def _read_segment(pieces: Sequence[Piece], end: Special | None, *, is_last: bool
 
 
 def _opens_header(text: str) -> bool:
-    """Whether text before any mark is the recipient of a call, or may become one; else it is text without a header."""
+    """True if text before any mark is the recipient of a call, or may become one; else it is text without a header."""
     return text.startswith(" to=") or " to=".startswith(text)
 
 

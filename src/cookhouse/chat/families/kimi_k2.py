@@ -180,7 +180,7 @@ def read_name(call_id: str) -> str | None:
 
 
 def _is_history(messages: Sequence[Message], index: int) -> bool:
-    """Whether an answer that calls no tool comes at or after a message, and before the last."""
+    """True if an answer that calls no tool comes at or after a message, and before the last."""
     return any(
         message["role"] == "assistant" and not message.get("tool_calls") and not message.get("unparsed_tool_calls")
         for message in messages[index:-1]

@@ -11,7 +11,7 @@ Deliberate differences from the family's chat templates (3.0; 3.1 to 3.3), other
 - Special tokens' names in content stay plain text: nobody but the renderer may write a mark.
 - A tool call's name is escaped as JSON, its arguments as JSON text are written as they stand: the template would
   break the JSON, or write it twice.
-- A text beside a tool call, or a second call, is refused: the template drops the one and refuses the other.
+- A text next to a tool call, or a second call, is refused: the template drops the one and refuses the other.
 
 Tools are those of 3.1 to 3.3: declared in the first user message, results with role `ipython`.
 """

@@ -7,7 +7,7 @@ Deliberate differences from the family's chat template (otherwise equal to it, t
 - Special tokens' names in content stay plain text; in the template a user's `<|im_end|>` or `</tool_response>` is one.
 - A user message that looks like a tool response is a user message; only role `tool` is a tool response.
 - `<think>…</think>` at the start of an assistant's string is read as thinking, and so is what stands before `</think>`
-  alone; a block elsewhere is text.
+  alone; a block at another place is text.
 - A conversation without any user message has the think block on its last assistant message as any other.
 - An empty system message with tools counts as none. A tool call's name is escaped as JSON.
 - For Qwen2.5 no default system message is added, and its tokenizer knows `<tool_response>` only as text.
@@ -77,7 +77,7 @@ class Qwen3InstructRenderer(Renderer):
         return self.read_text_and_calls(body), termination
 
     def write_content(self, message: Message) -> Sequence[Piece | ImageChunk]:
-        """What a message of any role but the assistant's says."""
+        """Content of a message of any role but the assistant's."""
         return [text_of(message)]
 
     def write_tools(self, message: Message) -> Sequence[Piece]:
@@ -195,7 +195,7 @@ class Qwen3Renderer(Qwen3InstructRenderer):
         return MessageLayout(header=header, output=[*opening, *closing, *rest])
 
     def has_think_block(self, messages: Sequence[Message], index: int, thinking: str | None) -> bool:
-        """Whether an assistant's message is written with a think block."""
+        """True if an assistant's message is written with a think block."""
         if self.keeps_thinking or index == len(messages) - 1:
             return True
         return bool(thinking) and all(message["role"] != "user" for message in messages[index:])

@@ -7,7 +7,7 @@ Deliberate differences from the family's chat template, otherwise equal to it, t
   first of them.
 - Special tokens' names in content stay plain text: nobody but the renderer may write a mark.
 - A user message that looks like a tool response is a user's: only role `tool` is a tool's.
-- `<think>…</think>` at the start of an assistant's string is reasoning, elsewhere it is text: the template drops what
+- `<think>…</think>` at the start of an assistant's string is reasoning, otherwise it is text: the template drops what
   stands before `<think>`. What stands before `</think>` alone is reasoning, as there.
 - Without a user message, answers have think blocks as any other: the template refuses such a conversation.
 

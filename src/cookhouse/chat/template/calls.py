@@ -25,7 +25,7 @@ class Calls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFrame:
-    """What stands around the name and the arguments of calls."""
+    """Text around the name and the arguments of calls."""
 
     glue: str
     """Between a text and the calls after it."""
@@ -94,8 +94,8 @@ class CallList:
 
 
 def learn_calls(template: ChatTemplate, ending: Ending, start: AnswerStart) -> tuple[bool, Calls | None, str | None]:
-    """Whether the template writes calls; how they are read, None where that cannot be learned; and the mark that ends
-    an answer with calls. From here on the template is given calls in the form that it takes.
+    """Learn whether the template writes calls; how they are read, None where that cannot be learned; and the mark that
+    ends an answer with calls. From here on the template is given calls in the form that it takes.
     """
     found: tuple[CallForm, Calls | None, str | None] | None = None
     is_refused = True
@@ -119,7 +119,7 @@ def learn_calls(template: ChatTemplate, ending: Ending, start: AnswerStart) -> t
 
 
 def writes_tools(template: ChatTemplate) -> bool:
-    """Whether the template declares tools."""
+    """True if the template declares tools."""
     declared: Message = {"role": "system", "content": "", "tools": [TOOL]}
     try:
         return NAMES[0] in template.render([declared, ASKED])
@@ -185,13 +185,13 @@ def _glue(said: str | None, opening: str) -> str:
 
 
 def _written(template: ChatTemplate, start: AnswerStart, text: str, num: int, form: CallForm) -> str | None:
-    """What follows the prompt of an answer with calls; None if the template refuses it."""
+    """Text after the prompt of an answer with calls; None if the template refuses it."""
     calls = probe_calls(num, short_ids=form.short_ids)
     return start.answer(template, [ASKED], {"role": "assistant", "content": text, "tool_calls": calls})
 
 
 def _arguments(text: str) -> tuple[int, int] | None:
-    """Where the JSON of the first call's arguments stands."""
+    """Place of the JSON of the first call's arguments."""
     found = re.search(r"\{\s*\"k\"\s*:\s*\"" + VALUES[0] + r"\"\s*\}", text)
     return None if found is None else found.span()
 

@@ -1,4 +1,4 @@
-"""A model's chat template, run so that its own marks can be told from text that spells them.
+"""A model's chat template, run so that its own marks can be distinguished from text that spells them.
 
 In what the template gets, the name of every mark is broken by a guard character; so whatever has such a name in what it
 gives was written by the template. The guards are taken out again before anything is encoded. Templates come
@@ -76,7 +76,7 @@ class ChatTemplate:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name for messages."""
         return f"the chat template of {self._tokenizer.name_or_path}"
 
     def give_calls(self, form: CallForm) -> None:
@@ -92,7 +92,7 @@ class ChatTemplate:
         return self._run(self._given_all(messages), messages, prompt=prompt)
 
     def places(self, messages: Sequence[Message], text: str, *, prompt: bool = False) -> list[Place | None]:
-        """Where the content of each message stands in `text`, which is what `render` gave, white space around
+        """Place of each message's content in `text`, which is what `render` gave, white space around
         it excepted; None where the template does not write it as it is.
         """
         # Templates often ask whether there is content, so that marking none would change what they write.
@@ -126,7 +126,7 @@ class ChatTemplate:
         )
 
     def generated(self, messages: Sequence[Message]) -> list[Place] | None:
-        """Where in what `render` gives the template's own `{% generation %}` blocks stand; None if it has none."""
+        """Places of the template's own `{% generation %}` blocks in what `render` gives; None if it has none."""
         if not re.search(r"\{%-?\s*generation\s*-?%\}", self.source):
             return None
         from transformers.utils.chat_template_utils import render_jinja_template  # loads torch
@@ -248,7 +248,7 @@ def _marked(content: str, index: int) -> str:
 
 
 def common_prefix(first: str, second: str) -> str:
-    """What both texts begin with."""
+    """Common beginning of both texts."""
     length = next(
         (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(min(first, second, key=len))
     )

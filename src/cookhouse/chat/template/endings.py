@@ -11,7 +11,7 @@ from cookhouse.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How an answer ends."""
+    """End of an answer."""
 
     last: str | None
     """The mark at the end of the last answer: of several, the one that ends the turn."""

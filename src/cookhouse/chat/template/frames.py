@@ -25,7 +25,7 @@ _OPENED = re.compile(r"<(\w+)>\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingFrame:
-    """What stands around reasoning."""
+    """Text around reasoning."""
 
     before: str
     """Opens it; where the prompt ends with that already, its mark there."""
@@ -57,7 +57,7 @@ class ThinkingFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStart:
-    """Where an answer begins: what the template writes of it goes on behind the prompt, but for these."""
+    """Beginning of an answer: what the template writes of it goes on behind the prompt, but for these."""
 
     header: str
     """What it writes before an answer and leaves out of the prompt, if it knows no such prompts."""
@@ -67,7 +67,7 @@ class AnswerStart:
     """The think mark that ends the prompt, and that it leaves out of an answer or closes at once."""
 
     def answer(self, template: ChatTemplate, history: Sequence[Message], answer: Message) -> str | None:
-        """What stands of an answer behind all that; None where it is refused, or goes on from another prompt."""
+        """Part of an answer behind all that; None where it is refused, or goes on from another prompt."""
         try:
             prompt, whole = template.render(history, prompt=True), template.render([*history, answer])
         except InputError:
@@ -75,13 +75,13 @@ class AnswerStart:
         return self.behind(prompt, whole)
 
     def behind(self, prompt: str, whole: str) -> str | None:
-        """What stands of an answer in the text of a conversation; None where that does not go on from the prompt."""
+        """Part of an answer in the text of a conversation; None where that does not go on from the prompt."""
         prompt = prompt.removesuffix(self.opened)
         return whole[len(prompt) :].removeprefix(self.header + self.empty) if whole.startswith(prompt) else None
 
 
 def learn_start(template: ChatTemplate) -> AnswerStart:
-    """Where answers begin."""
+    """Learn where answers begin."""
     prompt, whole = template.render([ASKED], prompt=True), template.render([ASKED, ANSWERED])
     opened = _learn_opened(prompt, whole)
     header = "" if opened else _learn_header(template, prompt, whole)
@@ -109,7 +109,7 @@ def _learn_opened(prompt: str, whole: str) -> str:
 
 
 def learn_result_tail(template: ChatTemplate) -> str:
-    """What the template writes after each result of a tool, whatever comes then."""
+    """Text that the template writes after each result of a tool, whatever comes then."""
     calls = probe_calls(2, short_ids=False)
     results = [f"result of {call['function']['name']}" for call in calls]
     talk: list[Message] = [ASKED, {"role": "assistant", "content": "", "tool_calls": calls}]
@@ -129,7 +129,7 @@ def learn_result_tail(template: ChatTemplate) -> str:
 
 
 def learn_user_header(template: ChatTemplate) -> str:
-    """What the template writes before what a later user says, behind its last mark before that."""
+    """Text that the template writes before a later user's message, behind its last mark before that."""
     text = template.render([ASKED, ANSWERED, ASKED_AGAIN])
     before = text[: text.index(LATER_USER)]
     return before[template.marks(before)[-1].end() :] if template.marks(before) else before[-1:]

@@ -18,7 +18,7 @@ _SHORT = re.compile(rf"[A-Za-z0-9]{{{_LENGTH}}}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallForm:
-    """How calls are given."""
+    """Form in which calls are given."""
 
     as_text: bool = False
     """Arguments as JSON text, not as an object."""

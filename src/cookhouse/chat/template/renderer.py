@@ -184,7 +184,7 @@ class TemplateRenderer(Renderer):
         return self._with_tools
 
     def _written(self, messages: Sequence[Message]) -> tuple[str, list[Place | None]]:
-        """What the template writes, and where each content stands. The last answer follows its prompt where the
+        """Text that the template writes, and the place of each content. The last answer follows its prompt where the
         template, once there is an answer, leaves out what only the last question has, or the think block that the
         prompt opens.
         """
@@ -203,7 +203,7 @@ class TemplateRenderer(Renderer):
         return prompt + said, [*self._template.places(messages[:-1], prompt, prompt=True), last]
 
     def _said_behind(self, prompt: str, text: str, answer: Message, place: Place | None) -> str | None:
-        """What goes on behind the prompt for the last answer of a text that goes on from another; None: not known."""
+        """Text behind the prompt for the last answer of a text that goes on from another; None: not known."""
         if self._start.opened and self._thinking is not None:
             said = self._start.behind(prompt, text)
             thinking = self._template.guarded(split_thinking(answer)[0] or "")
@@ -215,7 +215,7 @@ class TemplateRenderer(Renderer):
         return text[len(before + header) :] if header and (not begun.strip() or begun == self._empty) else None
 
     def _opening(self, messages: Sequence[Message], index: int, text: str) -> int | None:
-        """Where the prompt for an answer ends in the text; None where the text is not what the answer was written in.
+        """End of the prompt for an answer in the text; None where the text is not what the answer was written in.
 
         Raises `InputError` if that is so for the last message.
         """
@@ -261,7 +261,7 @@ class TemplateRenderer(Renderer):
         )
 
     def _check_form(self, messages: Sequence[Message]) -> None:
-        """What the template would drop without a word."""
+        """Refuse what the template would drop without a word."""
         for index, message in enumerate(messages):
             if message.get("tools") and not self._declares_tools:
                 raise InputError(f"{self._template.name} has no form for tools; use a model that was trained with them")

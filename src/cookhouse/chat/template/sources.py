@@ -35,7 +35,7 @@ def template_source(tokenizer: Tokenizer, *, declares_tools: bool = False) -> st
 
 
 def has_tool_template(tokenizer: Tokenizer) -> bool:
-    """Whether conversations that declare tools have a template of their own."""
+    """True if conversations that declare tools have a template of their own."""
     found: object = getattr(tokenizer, "chat_template", None)
     return isinstance(found, Mapping) and TOOL_USE in found and _DEFAULT in found
 

@@ -11,7 +11,7 @@ from cookhouse.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFormat:
-    """How a template divides a conversation."""
+    """Format in which a template divides a conversation."""
 
     begin: str
     """The mark before the first turn."""
@@ -23,7 +23,7 @@ class TurnFormat:
     """What follows each result of a tool, whatever comes then."""
 
     def header_texts(self, role: str) -> tuple[str, ...]:
-        """What may follow the last mark of the header of a role."""
+        """Texts that may follow the last mark of the header of a role."""
         return tuple(filter(None, (self.user_header, self.user_header.replace("user", role))))
 
 
@@ -92,7 +92,7 @@ class SpanFinder:
         return self.template.marks(self.text[start:end])
 
     def _found(self, message: Message, place: Place | None, start: int) -> int | None:
-        """Where the content of a message begins, with the white space that it begins with if that was written."""
+        """Beginning of a message's content, with the white space that it begins with if that was written."""
         if place is None:
             return None
         content = split_thinking(message)[1]
@@ -100,13 +100,13 @@ class SpanFinder:
         return place[0] - len(space) if self.text.endswith(space, start, place[0]) else place[0]
 
     def _stopped(self, message: Message, place: Place) -> int:
-        """Where the content of a message ends, as `_found`."""
+        """End of a message's content, as `_found`."""
         content = split_thinking(message)[1]
         space = content[len(content.rstrip()) :] if content.strip() else ""
         return place[1] + len(space) if self.text.startswith(space, place[1]) else place[1]
 
     def _boundary(self, message: Message, before: int, found: int | None) -> int:
-        """Where the turn of a message ends, between what it says and what the next one does."""
+        """End of a message's turn, between what it says and what the next one does."""
         tail = self.turns.result_tail if message["role"] == "tool" else ""
         if not self.text.startswith(tail, before):
             tail = ""
@@ -117,7 +117,7 @@ class SpanFinder:
         return before + (marks[0].start() if marks and not tail else len(tail))
 
     def _said(self, message: Message, index: int, start: int, found: int | None) -> int:
-        """Where the header of a message ends."""
+        """End of a message's header."""
         role = message["role"]
         if found is None and role != "assistant" and split_thinking(message)[1].strip():
             raise InputError(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class ChatHistory:
-    """What was said so far."""
+    """The conversation so far."""
 
     system: str | None = None
     turns: "list[Message]" = field(default_factory=list)
@@ -166,10 +166,10 @@ class ChatSession:
     chat_model: ChatModel
 
     async def go_on(self) -> None:
-        """Take turns. On a terminal an error is told, and they go on.
+        """Take turns. On a terminal an error is shown, and they go on.
 
         Raises:
-            CookhouseError: something went wrong, and nobody is there to be told.
+            CookhouseError: something went wrong, and there is no user to show it to.
         """
         while True:
             try:
@@ -199,7 +199,7 @@ class ChatSession:
             await self._answer()
 
     async def _obey(self, command: str, text: str) -> None:
-        """One command. One that there is not is told, and the conversation goes on also where nobody types."""
+        """One command. An unknown one is reported, and the conversation goes on also where nobody types."""
         text = text.strip()
         match command:
             case "/help":
@@ -270,7 +270,7 @@ class ChatSession:
 
 
 def _partial(text: str) -> "Message | None":
-    """What was said before an answer was stopped; None: nothing."""
+    """The part of an answer that came before it was stopped; None: nothing."""
     return {"role": "assistant", "content": text} if text.strip() else None
 
 

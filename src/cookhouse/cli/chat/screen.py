@@ -1,4 +1,4 @@
-"""Terminal of a chat: typed with line editing, shown without breaking words; elsewhere plain lines."""
+"""Terminal of a chat: typed with line editing, shown without breaking words; otherwise plain lines."""
 
 import signal
 import sys
@@ -57,7 +57,7 @@ class Screen:
         tell(printable(text, keep="\n"))
 
     def answer(self) -> "Writer":
-        """Where an answer is written as it comes."""
+        """A writer of an answer, piece by piece."""
         console = make_console()
         return Writer(sys.stdout, console.width if console.is_terminal else None)
 

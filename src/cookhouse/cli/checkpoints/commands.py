@@ -31,7 +31,7 @@ _KINDS = {"weights": "state", "sampler_weights": "sampler", "external_weights": 
 
 
 class Format(StrEnum):
-    """What a checkpoint is written as."""
+    """Format in which a checkpoint is written."""
 
     PEFT = "peft"
     MERGED = "merged"
@@ -252,12 +252,12 @@ checkpoints_app.command()(delete)
 
 
 def _base_name(saved: SavedCheckpoint) -> str | None:
-    """What the base model of a checkpoint was served as; None: no server knows of the checkpoint."""
+    """Name under which the base model of a checkpoint was served; None: no server knows of the checkpoint."""
     return None if saved.row is None else plain_name(saved.row.base_model)
 
 
 def _origin(saved: SavedCheckpoint) -> dict[str, str]:
-    """What a model card says of where a checkpoint came from; of a run also its recipe and chat format."""
+    """Entries of a model card on where a checkpoint came from; of a run also its recipe and chat format."""
     config_file = (saved.run or Path()) / CONFIG_FILE
     is_known = saved.run is not None and config_file.is_file()
     try:
@@ -294,7 +294,7 @@ def _row(saved: SavedCheckpoint) -> Sequence[str]:
 
 
 def _recorded(saved: SavedCheckpoint) -> Iterable[tuple[str, str]]:
-    """What is known of a checkpoint besides its files."""
+    """Facts about a checkpoint that its files do not hold."""
     if saved.path is not None:
         yield "path", saved.path
     if saved.step is not None:
@@ -308,7 +308,7 @@ def _recorded(saved: SavedCheckpoint) -> Iterable[tuple[str, str]]:
 
 
 def _contained(folder: Path) -> Iterable[tuple[str, str]]:
-    """What the files of a checkpoint say."""
+    """Facts that the files of a checkpoint hold."""
     from cookhouse.engine.export import inspect
 
     found = inspect(folder)

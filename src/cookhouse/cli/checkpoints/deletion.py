@@ -141,7 +141,7 @@ def _check_not_running(going: Sequence[_Going]) -> None:
 
 
 def _needs(going: Sequence[_Going], registry: str | None) -> list[str]:
-    """Who has these weights, or was started from them."""
+    """Names of those that have these weights, or was started from them."""
     from cookhouse.registry import Query, open_registry
     from cookhouse.runs.listing.deletion import runs_that_name
     from cookhouse.runs.listing.find import find_runs

@@ -142,7 +142,7 @@ def folder_of(saved: SavedCheckpoint) -> Path:
 
 
 def is_unread(saved: SavedCheckpoint) -> bool:
-    """Whether the run's own service on this machine may keep it, which takes the engine to read."""
+    """True if the run's own service on this machine may keep it, which takes the engine to read."""
     if saved.row is not None or saved.run is None or has_engine():
         return False
     return keeps_checkpoints(service_folder(saved.run))
@@ -161,7 +161,7 @@ def _registered(weights: RegisteredWeights) -> SavedCheckpoint:
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether a run has recorded checkpoints here."""
+    """True if a run has recorded checkpoints here."""
     return (folder / CHECKPOINTS_FILE).is_file()
 
 
@@ -181,13 +181,13 @@ def _in_folder(folder: Path) -> SavedCheckpoint:
 
 
 def meant(saved: Sequence[SavedCheckpoint]) -> SavedCheckpoint:
-    """What is meant where the run is named that saved these: the best where it kept that, else the last."""
+    """Choose the checkpoint that the name of the run stands for: the best where it kept that, else the last."""
     return next((each for each in reversed(saved) if each.best is not None), saved[-1])
 
 
 def _of_run(folder: Path) -> list[SavedCheckpoint]:
-    """What a run recorded, the training state after the weights for sampling: its weights are never rounded. What the
-    run's own service keeps of it is left out without the engine.
+    """Checkpoints that a run recorded, the training state after the weights for sampling: its weights are never
+    rounded. What the run's own service keeps of it is left out without the engine.
     """
     from cookhouse.report import checkpoint_text
     from cookhouse.weights.checkpoints import CheckpointFile

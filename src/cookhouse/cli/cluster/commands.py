@@ -154,7 +154,7 @@ def lines_of(status: Mapping[str, Any], width: int | None) -> list[str]:
 
 
 def _servers(servers: Sequence[Mapping[str, Any]] | None) -> list[str]:
-    """Which one has answered, where several share the sessions: each has workers of its own."""
+    """A line on the server that has answered, where several share the sessions: each has workers of its own."""
     if servers is None or len(servers) < 2:
         return []
     index = next((index for index, one in enumerate(servers) if one["is_this"]), None)

@@ -1,4 +1,4 @@
-"""Calls of a server's operator, beside the protocol of training."""
+"""Calls of a server's operator, outside the protocol of training."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -296,7 +296,7 @@ def _facts(version: "ModelVersion") -> Iterator[tuple[str, str]]:
 
 
 def _weights(artifact: "Artifact") -> str:
-    """Where weights are, and whether they are still those that were registered."""
+    """Place of weights, and a remark where they are not those that were registered."""
     from cookhouse.registry import ArtifactState, artifact_state
 
     said = {

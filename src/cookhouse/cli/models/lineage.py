@@ -23,7 +23,7 @@ def lineage_tree(registry: ModelRegistry, version: ModelVersion) -> Tree:
 
 
 def headline(version: ModelVersion) -> str:
-    """The metric that tells most, with its value; nothing where none was given."""
+    """The most telling metric, with its value; nothing where none was given."""
     if version.headline is None:
         return ""
     metric = find_metric(version.headline)

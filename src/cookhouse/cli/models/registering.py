@@ -134,7 +134,7 @@ def _of_folder(name: str, folder: Path, base_model: str | None) -> NewModel:
 
 
 def _base_model_in(folder: Path) -> str | None:
-    """What a checkpoint's folder, or one of PEFT, says of its base model."""
+    """Base model that a checkpoint's folder, or one of PEFT, names."""
     from cookhouse.engine.files.manifest import is_checkpoint, read_spec
 
     return read_spec(folder)[0] if is_checkpoint(folder) else adapted_model(folder)

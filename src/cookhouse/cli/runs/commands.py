@@ -196,7 +196,7 @@ def _overviews(runs: Sequence[FoundRun]) -> "list[RunOverview]":
 
 
 def _name_of(path: Path, under: Path) -> str:
-    """As the list has it; of a run that lies elsewhere, its path."""
+    """As the list has it; of a run in another folder, its path."""
     is_below = path.is_relative_to(under) and path != under
     return str(path.relative_to(under)) if is_below else str(path)
 

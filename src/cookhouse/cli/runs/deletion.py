@@ -60,7 +60,7 @@ def confirm(lines: Sequence[str]) -> None:
 
 
 def has_user() -> bool:
-    """Whether there is somebody to ask."""
+    """True if there is somebody to ask."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

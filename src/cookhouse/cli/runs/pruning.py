@@ -113,7 +113,7 @@ def _is_meant(run: FoundRun, seconds: float | None, states: Sequence[RunStatus] 
 
 
 def _deletable(sized: Sequence[_SizedRun], left: dict[Path, str]) -> Iterator[_SizedRun]:
-    """Those that may go; why others may not is added to `left`."""
+    """Runs that may go; the reasons why others may not are added to `left`."""
     from cookhouse.runs import check_deletable
 
     for each in sized:
@@ -128,7 +128,7 @@ def _deletable(sized: Sequence[_SizedRun], left: dict[Path, str]) -> Iterator[_S
 def _unneeded(
     going: Sequence[_SizedRun], under: Path, registry: "ModelRegistry", left: dict[Path, str]
 ) -> list[_SizedRun]:
-    """Those that nobody needs who stays. One that stays may need others that were to go."""
+    """Runs that no run needs that stays. One that stays may need others that were to go."""
     from cookhouse.runs import needs_of
 
     needs = needs_of([each.run.path for each in going], under, registry)

@@ -110,7 +110,7 @@ def _print_parts(console: Console, path: Path) -> None:
 
 
 def _print_settings(console: Console, record: RunRecord) -> None:
-    """Those that somebody set, as far as the run tells; else all."""
+    """Print the settings that somebody set, as far as the run has recorded it; else all."""
     every = [each for each in recorded_settings(record.config) if each.name != "runs"]  # those stand in the table
     if not every:
         return
@@ -174,7 +174,7 @@ _STYLES = {
 
 
 def print_runs(overviews: Sequence[RunOverview]) -> None:
-    """The runs in their order, a line each; a terminal without room for all columns is told which it lacks."""
+    """The runs in their order, a line each; a terminal without room for all columns gets a line on those left out."""
     console = make_console()
     width = console.width if console.is_terminal else None
     rows = [_row(overview) for overview in overviews]

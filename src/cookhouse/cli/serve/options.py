@@ -12,7 +12,7 @@ from cookhouse.cli.runs.names import NAMING, complete_run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """Each field is an option of the command line, with its help beside it."""
+    """Each field is an option of the command line, with its help next to it."""
 
     command: Annotated[
         list[str] | None,

@@ -20,7 +20,7 @@ Ties = Literal["label", "skip", "refuse"]
 def usable_comparisons(
     rows: Iterable[ComparisonRow], ties: Ties, bad: BadRows | None = None
 ) -> tuple[list[ComparisonRow], int]:
-    """Those that something can be learned from, and how many ties were left out.
+    """Comparisons that something can be learned from, and the number of ties left out.
 
     Raises:
         BadRowsError: an answer is empty, or both are the same and one is said to be better, or a tie is refused.
@@ -40,7 +40,7 @@ def render_comparisons(
     bad: BadRows | None = None,
 ) -> list[Example]:
     """Examples in which the label alone has weight: two of each row, one for each order of its answers, or one in the
-    order that the seed draws for it. One longer than `max_length` is truncated, and with it what could be learned.
+    order that the seed draws for it. One longer than `max_length` is truncated: the label, at its end, is lost.
 
     Raises:
         BadRowsError: the family cannot write rows, each as `source: reason`.

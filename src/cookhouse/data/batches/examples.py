@@ -85,7 +85,7 @@ def render_examples(
 def example_renderer(
     renderer: Renderer, train_on_what: TrainOnWhat, *, max_length: int
 ) -> Callable[[Conversation], list[Example]]:
-    """What makes the examples of one conversation; it raises `InputError` as `source: reason`.
+    """Function that makes the examples of one conversation; it raises `InputError` as `source: reason`.
 
     Raises:
         InputError: `max_length` is below 2.
@@ -101,7 +101,7 @@ def example_renderer(
 
 
 def rendered(conversation: Conversation, renderer: Renderer, train_on_what: TrainOnWhat) -> list[SupervisedExample]:
-    """What a conversation is trained on as, or a plain text: this has no chat format, is trained on as a whole, and
+    """Examples of a conversation, or of a plain text: this has no chat format, is trained on as a whole, and
     stands between the tokenizer's own begin and end of text. Raises `InputError` as `source: reason`.
     """
     if conversation.text is not None:

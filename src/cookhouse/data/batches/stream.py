@@ -132,7 +132,10 @@ class ShuffledRows:
 
 
 class StreamedDataset(ShuffledRows):
-    """The examples of conversations. Those without a trained token, and rows of `is_left_out`, make a batch smaller."""
+    """The examples of conversations.
+
+    Examples without a trained token and rows for which `is_left_out` is true are left out of a batch.
+    """
 
     def __init__(
         self,
@@ -170,7 +173,7 @@ class StreamedDataset(ShuffledRows):
         )
 
     def cut_to(self, num_tokens: int) -> None:
-        """From here on examples have at most so many tokens; they are truncated."""
+        """Truncate the examples of later batches to at most `num_tokens` tokens."""
         self._max_tokens = num_tokens
 
     def sample(self) -> tuple[list[Example], int]:
@@ -203,7 +206,7 @@ class StreamedDataset(ShuffledRows):
 
 
 def cut_example(example: Example, num_tokens: int) -> Example:
-    """The example with at most so many tokens; it is truncated."""
+    """Return the example, truncated to at most `num_tokens` tokens."""
     num_cut = max(example.tokens_T.size - num_tokens, 0)
     return replace(
         example,

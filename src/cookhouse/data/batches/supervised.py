@@ -49,7 +49,7 @@ class SupervisedDataset:
         self._order = self._order_of(epoch, lap)
 
     def count_positions(self, total_steps: int, steps_per_epoch: int) -> int:
-        """How many positions the datums of the first steps of a run have, each as often as it is trained on."""
+        """Number of positions of the datums of a run's first steps, each as often as it is trained on."""
         sizes = [example.tokens_T.size - 1 for example in self.examples]
         return count_positions(
             sizes,

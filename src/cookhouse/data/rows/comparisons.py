@@ -31,8 +31,8 @@ def read_pairs(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | Non
 def read_judged(
     given: str | os.PathLike[str] | DataSource, *, bad: BadRows | None = None
 ) -> list[PreferenceRow | LabeledRow]:
-    """What a source says of answers: its rows are preferences, comparisons without ties, or single answers with a label
-    of true or false.
+    """Read judged answers of a source: its rows are preferences, comparisons without ties, or single answers with a
+    label of true or false.
 
     Raises:
         InputError: it cannot be read or holds no row that can be used.
@@ -104,12 +104,12 @@ def preferred(row: ComparisonRow) -> PreferenceRow:
 
 
 def without_ties(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
-    """Those in which one answer is better."""
+    """Comparisons in which one answer is better."""
     return [row for row in rows if row.label != "Tie"]
 
 
 def last_turn_differs(row: PreferenceRow) -> bool:
-    """Whether the answers are one turn each, so that they differ in their last turn alone."""
+    """True if the answers are one turn each, so that they differ in their last turn alone."""
     return row.rejected_prompt is None and len(row.chosen) == len(row.rejected) == 1
 
 

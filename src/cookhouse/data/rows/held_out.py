@@ -60,7 +60,7 @@ def held_out_prompts(
 
 
 def is_drawn(prompt: list[Message], fraction: float, seed: int) -> bool:
-    """Whether a prompt is among those held out of rows that are not read as a whole: each is with the probability
+    """True if a prompt is among those held out of rows that are not read as a whole: each is with the probability
     `fraction`, by its text and the seed alone.
     """
     digest = hashlib.sha256(f"{seed}/{prompt_key(prompt)}".encode()).digest()

@@ -28,12 +28,12 @@ class LabeledRow:
 
     @property
     def prompts(self) -> tuple[list[Message], ...]:
-        """What is asked."""
+        """The prompt."""
         return (self.prompt,)
 
 
 def is_labeled(row: object) -> bool:
-    """Whether a row judges one answer by itself: `label` is true or false, in CSV as text."""
+    """True if a row judges one answer by itself: `label` is true or false, in CSV as text."""
     return isinstance(row, Mapping) and _verdict(row) is not None
 
 

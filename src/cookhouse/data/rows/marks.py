@@ -12,8 +12,8 @@ _NUM_SHOWN = 3
 
 
 def mark_remarks(rows: Iterable[Row], encoder: Encoder, *, what: str = "conversations") -> list[str]:
-    """How many rows spell marks, which, and where the first is; nothing if none does. `what` is what messages call all
-    of them.
+    """Remarks on the rows that spell marks: their number, the marks, and the first place; empty if none does. `what` is
+    what messages call all of them.
     """
     names = encoder.mark_names
     seen: dict[str, None] = {}

@@ -39,11 +39,11 @@ _BESIDE = (
     *("system", "system_prompt", "tools", "history", "messages", "conversations"),
     *("prompt", "completion", "question", "instruction", "problem", "answer"),
 )
-"""What may stand beside the fields that tell what kind a row is of."""
+"""Fields that may stand next to those by which the kind of a row is recognized."""
 
 
 def offer(names: Sequence[str], kinds: Sequence[Sequence[str]]) -> str:
-    """What to set so that rows with columns of these names are read as one of the kinds, the first that they fit."""
+    """Settings with which rows with columns of these names are read as one of the kinds, the first that they fit."""
     for fields in kinds:
         found = _guessed(names, fields)
         if found is not None:
@@ -79,7 +79,7 @@ def _is_called(name: str, word: str) -> bool:
 
 def in_our_case(row: Any, names: Sequence[str]) -> Any:
     """A row that has none of these fields as they are written, but some in other letters: with those renamed, and what
-    may stand beside them. Any other as it is.
+    may stand next to them. Any other as it is.
     """
     if not isinstance(row, Mapping) or any(name in row for name in names):
         return row

@@ -46,7 +46,7 @@ class PreferenceRow:
 
     @property
     def prompts(self) -> tuple[list[Message], ...]:
-        """What is asked: one prompt, or that of each answer."""
+        """The prompts: one, or that of each answer."""
         return (self.prompt,) if self.rejected_prompt is None else (self.prompt, self.rejected_prompt)
 
 
@@ -61,7 +61,7 @@ class ComparisonRow(Comparison):
 
     @property
     def prompts(self) -> tuple[list[Message], ...]:
-        """What is asked."""
+        """The prompt."""
         return (self.prompt,)
 
 
@@ -77,7 +77,7 @@ class PromptRow:
 
     @property
     def prompts(self) -> tuple[list[Message], ...]:
-        """What is asked."""
+        """The prompt."""
         return (self.prompt,)
 
 
@@ -204,7 +204,7 @@ def prompt_from_row(row: object, source: str) -> PromptRow:
 
 
 def question_from_row(row: object, source: str) -> PromptRow:
-    """What is asked in a row, as `prompt_from_row` reads it; or a conversation, whose answer is what the assistant says
+    """Prompt of a row, as `prompt_from_row` reads it; or a conversation, whose answer is what the assistant says
     last.
 
     Raises:
@@ -228,7 +228,7 @@ def question_from_row(row: object, source: str) -> PromptRow:
 
 
 def read_questions(given: str | os.PathLike[str] | DataSource, *, bad: BadRows | None = None) -> list[PromptRow]:
-    """What is asked in the rows of a source. Raises as `read_conversations`."""
+    """Read the prompts of a source's rows. Raises as `read_conversations`."""
     return _read(given, question_from_row, "prompts", bad)
 
 
@@ -243,7 +243,7 @@ def _read(
 
 
 def named_row(row: object, source: str, parse: Callable[[Mapping[str, Any], RowReader], T]) -> T:
-    """What `parse` makes of a row's fields. Raises `InputError` as `source: reason`."""
+    """Result of `parse` for a row's fields. Raises `InputError` as `source: reason`."""
     try:
         if not isinstance(row, Mapping):
             raise InputError(f"a row must be an object, not {type(row).__name__}")

@@ -12,7 +12,7 @@ SYSTEM = ("system", "system_prompt")
 MATERIAL = ("input", "context")
 """What an instruction is about; only one of them may say something."""
 BESIDE = (*SYSTEM, "tools", "history")
-"""Fields that are read beside messages or a question, in rows of all kinds."""
+"""Fields that are read in addition to messages or a question, in rows of all kinds."""
 
 
 class RowReader:
@@ -41,7 +41,7 @@ class RowReader:
         return parse_messages(self._turns(name, role, has_dialog=has_dialog))
 
     def asked(self, name: str, *, has_dialog: bool = False) -> list[Message]:
-        """What is asked: the turns before it, if any, and a question with what it is about."""
+        """Messages of the prompt: the turns before it, if any, and a question with what it is about."""
         turns = self._turns(name, "user", has_dialog=has_dialog)
         material = next((each for each in MATERIAL if not is_empty(self._row.get(each))), None)
         if name == "instruction" and material is not None and isinstance(turns[-1].get("content"), str):

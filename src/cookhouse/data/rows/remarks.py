@@ -60,7 +60,7 @@ def pair_remarks(rows: Sequence[PreferenceRow], *, what: str = "pairs") -> list[
 
 
 def null_remarks(rows: Sequence[Read], *, what: str) -> list[str]:
-    """That nulls were left out of calls and tools; nothing where there were none."""
+    """Remark that nulls were left out of calls and tools; empty where there were none."""
     found = {each.place: each for row in rows for each in row.left_out}  # single answers may be in several pairs
     if not found:
         return []

@@ -1,6 +1,6 @@
 """Rows of a data set to conversations, in the shapes that people have them in.
 
-What a row says beside its conversation follows one rule:
+What a row says besides its conversation follows one rule:
 
 - `system` (or `system_prompt`) and `tools` are read in every shape, `history` in all but `messages`, and `input` or
   `context` with `instruction`.
@@ -8,7 +8,7 @@ What a row says beside its conversation follows one rule:
   refused by name where it has a value: `REFUSED`, a `label` of true or false, and the fields of the other shapes.
 - Beside `messages` and `conversations` the fields of the other shapes are copies of what those say, as data sets on the
   hub keep them (`prompt` in no_robots), and are not read.
-- `text` is plain text, trained on as it stands, without a chat format; a question or an answer beside it is refused.
+- `text` is plain text, trained on as it stands, without a chat format; a question or an answer next to it is refused.
 - The case of fields is no matter to a row that has none as they are written here.
 - `conversations` is ShareGPT's: turns of `from` and `value`, or messages. Lists may be text, as in CSV: JSON, or as
   Python writes them.
@@ -77,7 +77,7 @@ class Conversation:
 
     @property
     def has_answer(self) -> bool:
-        """Whether it ends in an answer of text, which a model's own can be compared with."""
+        """True if it ends in an answer of text, which a model's own can be compared with."""
         *asked, last = self.messages or [Message(role="user", content="")]
         return (
             bool(asked) and last["role"] == "assistant" and bool(text_of(last).strip()) and not last.get("tool_calls")
@@ -125,7 +125,7 @@ def _plain_text(row: Mapping[str, Any]) -> str:
 
 
 def is_conversation(row: Mapping[str, Any]) -> bool:
-    """Whether a row has one of the shapes of a conversation: a list of messages, or a question and its answer."""
+    """True if a row has one of the shapes of a conversation: a list of messages, or a question and its answer."""
     has_turns = any(not is_empty(row.get(name)) for name in _LISTS)
     return has_turns or bool(_asking(row) if is_empty(row.get(_TEXT)) else _asking_something(row))
 

@@ -23,7 +23,7 @@ def decode_rows(rows: Sequence[dict[str, Any]], schema: Any, *, has_json_text: b
 
 
 def _decoder(kind: Any, has_json_text: bool) -> Decode | None:
-    """What makes JSON of a value of a type; None where it is JSON as it stands."""
+    """Function that makes JSON of a value of a type; None where it is JSON as it stands."""
     import pyarrow.types as types
 
     if getattr(kind, "extension_name", None) == "arrow.json":

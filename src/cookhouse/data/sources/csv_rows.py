@@ -48,7 +48,7 @@ class Quotes:
             self._doubtful = (line, taken, max(most, len(lines)))
 
     def check(self) -> None:
-        """Raises `InputError` if records could be told apart in two ways, with the line."""
+        """Raises `InputError` if records could be split in two ways, with the line."""
         if self._doubtful is None:
             return
         line, taken, most = self._doubtful
@@ -74,14 +74,14 @@ _log = logging.getLogger(__name__)
 
 class CsvRows:
     """CSV or TSV with a header of field names. A quote opens a cell only as its first character, and is doubled within
-    such a cell, which may hold line breaks; elsewhere it is a character as any other. A blank line is no record.
+    such a cell, which may hold line breaks; otherwise it is a character as any other. A blank line is no record.
     """
 
     def __init__(self, open_file: OpenFile, name: str, delimiter: str) -> None:
         """Reads the file once, to find where records begin.
 
         Raises:
-            InputError: it is empty or has no header, quotes are not closed, or records could be told apart in two ways.
+            InputError: it is empty or has no header, quotes are not closed, or records could be split in two ways.
         """
         self._open, self._name, self._delimiter = open_file, name, delimiter
         with open_file() as file:
@@ -154,7 +154,7 @@ class CsvRows:
             )
 
     def _find_records(self, text: TextIO) -> tuple[list[int], list[int]]:
-        """Where the first record of each block begins, and how many begin in the block, the header among them."""
+        """Beginning of the first record of each block, and the number that begin in it, the header among them."""
         length = block_bytes(self.num_bytes)
         starts: list[int] = []
         counts: list[int] = []

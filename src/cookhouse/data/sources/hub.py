@@ -167,7 +167,7 @@ def _errors(split: HubSplit, place: str) -> Iterator[None]:
 
 
 def _cache_of(files: Sequence[str]) -> str:
-    """Where files of a folder are prepared: another place once one of them has changed."""
+    """Folder in which files of a folder are prepared: another place once one of them has changed."""
     from datasets import config
 
     states = [(file, Path(file).stat().st_size, Path(file).stat().st_mtime_ns) for file in files]

@@ -46,7 +46,7 @@ class KnownSet:
 
 def _hh(row: Mapping[str, Any]) -> dict[str, Any] | None:
     chosen, rejected = from_dialog(row["chosen"]), from_dialog(row["rejected"])
-    # Pairs that differ elsewhere are damaged: the answers are not to one question.
+    # Pairs that differ in other turns are damaged: the answers are not to one question.
     if not chosen or not rejected or chosen[:-1] != rejected[:-1] or chosen == rejected:
         return None
     if chosen[-1]["role"] != "assistant" or rejected[-1]["role"] != "assistant" or len(chosen) < 2:
@@ -112,7 +112,7 @@ def _gsm8k(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _solved(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A problem with a written solution, in which the answer is boxed; MATH-500 has it beside."""
+    """A problem with a written solution, in which the answer is boxed; MATH-500 has it in a field of its own."""
     return {"prompt": row["problem"], "completion": row["solution"], **_named(row, "answer")}
 
 

@@ -23,7 +23,7 @@ OpenFile: TypeAlias = Callable[[], BinaryIO]
 
 
 def block_bytes(num_bytes: int) -> int:
-    """How long the blocks of a text file are; the larger the file, the longer."""
+    """Length of the blocks of a text file; the larger the file, the longer."""
     return max(_BLOCK_BYTES, -(-num_bytes // _MAX_BLOCKS))
 
 
@@ -48,7 +48,7 @@ class LineRows:
             return []
         start = block * self._block_bytes
         with self._open() as file:
-            file.seek(max(start - 1, 0))  # the byte before tells whether a line begins with the block
+            file.seek(max(start - 1, 0))  # the byte before shows whether a line begins with the block
             content = file.read(self._block_bytes + (start > 0))
             if not content.endswith(b"\n"):
                 content += file.readline(MAX_LINE_BYTES + 1)

@@ -15,7 +15,7 @@ from cookhouse.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
-    """Which rows of a set are held out: chosen by the seed alone, or the first where there is none."""
+    """Rows of a set that are held out: chosen by the seed alone, or the first where there is none."""
 
     count: int | None = None
     fraction: float | None = None

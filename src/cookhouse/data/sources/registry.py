@@ -35,7 +35,7 @@ DATASETS: OpenSet[RowsFunction | KnownSet] = OpenSet(
 
 
 def names_dataset(text: str) -> bool:
-    """Whether a text has the form of a data set's name, `module:NAME` and `file.py:NAME` among them; nothing is
+    """True if a text has the form of a data set's name, `module:NAME` and `file.py:NAME` among them; nothing is
     imported. A colon further up in a path makes none.
     """
     where, _, name = text.rpartition(":")

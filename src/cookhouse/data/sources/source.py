@@ -239,7 +239,7 @@ def from_store(source: DataSource, store: DatasetStore | None) -> DataSource:
 
 
 def held_out_source(source: DataSource) -> NamedSource | None:
-    """What is held out of a data set that people know; None where nothing is."""
+    """Held-out part of a known data set; None where nothing is."""
     if not isinstance(source, NamedSource) or source.name not in DATASETS.names():
         return None
     has_test = source.known is not None and source.known.test is not None

@@ -77,7 +77,7 @@ class DatasetStore(Protocol):
 
     @property
     def synthetic(self) -> bool:
-        """Whether the rows are made up; each of them then has `synthetic` true."""
+        """True if the rows are made up; each of them then has `synthetic` true."""
 
     def open(self, split: HubSplit) -> Rows:
         """The rows of a split, the same ones each time.

@@ -29,7 +29,7 @@ Output = ForwardBackwardOutput | SampleOutput | Saved | WorkerStatus | Mapping[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a worker has room for: told with `Up`, and again when it has changed by more than a little."""
+    """Room of a worker: reported with `Up`, and again when it has changed by more than a little."""
 
     free_bytes: int
     """That a new model may take; what nobody uses makes way for it."""
@@ -80,7 +80,7 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What accounts have used since it was last told: before the answer of what it counts; where there is none, at most
+    """Usage of accounts since it was last reported: before the answer of what it counts; where there is none, at most
     ten times a second. What a command used that is answered by another worker is not to be counted.
     """
 

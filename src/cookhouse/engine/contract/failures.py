@@ -19,7 +19,7 @@ class CanceledError(InputError):
 
 
 class NoMemoryError(InputError):
-    """What was asked for does not fit into the memory that this worker has left; another may have room."""
+    """The request does not fit into the memory that this worker has left; another may have room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from cookhouse.losses import pair_losses
 from cookhouse.losses.bounds import ADAM
 
 _OBJECT_BYTES = 1024
-"""What a list or an array takes beside its values, roughly."""
+"""Bytes that a list or an array takes besides its values, roughly."""
 PAIR_LOSSES = tuple(name for name, loss in pair_losses.BUILT_IN_PAIR_LOSSES.items() if not loss.compares_batch)
 """Losses over pairs of datums (chosen, rejected, chosen, ...), besides those over tokens."""
 
@@ -33,7 +33,7 @@ class BaseModelInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraSpec:
-    """What a run trains: an adapter of this shape, or with rank 0 every weight of the base model.
+    """Weights that a run trains: an adapter of this shape, or with rank 0 every weight of the base model.
 
     Scaling is 32 / rank, so that the best learning rate does not depend on the rank.
     """
@@ -88,7 +88,7 @@ class ForwardBackward:
 
     @property
     def num_bytes(self) -> int:
-        """What it takes to hold."""
+        """Memory that it takes."""
         arrays = (array for datum in self.data_D for array in (datum.tokens_T, *datum.loss_fn_inputs.values()))
         return _OBJECT_BYTES * len(self.data_D) + sum(_OBJECT_BYTES + array.nbytes for array in arrays)
 
@@ -126,7 +126,7 @@ class SampleRequest:
     seed: int
     """Sample i of a request uses (seed, i): tokens depend on no neighbors in the batch, and are the same again."""
     owner: str = ""
-    """Requests of different owners share no cached prefix: how fast one is answered tells nothing of the others'.
+    """Requests of different owners share no cached prefix: how fast one is answered shows nothing of the others'.
     Owners take turns, then the sessions of an owner.
     """
     session_id: str = ""
@@ -138,22 +138,22 @@ class SampleRequest:
     top_k: int = -1
     top_p: float = 1.0
     stop: Sequence[str | int] | None = None
-    """What ends a sample beside the model's end tokens; empty: nothing does but `max_tokens`, end tokens neither."""
+    """What ends a sample besides the model's end tokens; empty: nothing does but `max_tokens`, end tokens neither."""
     prompt_logprobs: bool = False
     topk_prompt_logprobs: int = 0
     topk_sample_logprobs: int = 0
     prompt_targets: PromptTargets | None = None
     is_streamed: bool = False
-    """Whether its tokens are told as they come, beside the whole at its end."""
+    """Whether its tokens are sent as they come, as well as the whole at its end."""
 
     @property
     def scores_prompt(self) -> bool:
-        """Whether anything is asked about the prompt's positions, so that they have to be computed."""
+        """True if anything is asked about the prompt's positions, so that they have to be computed."""
         return self.prompt_logprobs or self.topk_prompt_logprobs > 0 or self.prompt_targets is not None
 
     @property
     def num_bytes(self) -> int:
-        """What it takes to hold."""
+        """Memory that it takes."""
         stops = sum(len(stop) if isinstance(stop, str) else 32 for stop in self.stop or ())
         targets = 0 if self.prompt_targets is None else 16 * len(self.prompt_targets.tokens_M)
         return _OBJECT_BYTES + self.prompt_T.nbytes + stops + targets
@@ -177,7 +177,7 @@ class SampledSequence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleOutput:
-    """What a request gives: the whole, or one step of it."""
+    """Output of a request: the whole, or one step of it."""
 
     request_id: str
     is_partial: bool = False

@@ -7,7 +7,7 @@ from cookhouse.engine.contract.commands import Url
 
 
 def shared_folder(url: Url) -> Path | None:
-    """What a URL of the form `file:///FOLDER` names; None: it is of another form."""
+    """Folder that a URL of the form `file:///FOLDER` names; None: it is of another form."""
     parts = urlsplit(url)
     if parts.scheme == "file" and not parts.netloc and not parts.query and not parts.fragment:
         path = Path(unquote(parts.path))

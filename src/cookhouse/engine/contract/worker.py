@@ -1,4 +1,4 @@
-"""A worker: something that takes commands and tells events, in a thread, a process of its own, or a simulation."""
+"""A worker: something that takes commands and reports events, in a thread, a process of its own, or a simulation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cookhouse.engine.contract.events import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """How a worker schedules and what it may hold. The operator's names for these are the same."""
+    """Settings of a worker: how it schedules and what it may hold. The operator's names for these are the same."""
 
     worker: str
     """Its name, of letters and digits: in events, in `worker://` URLs and in the log."""
@@ -42,7 +42,7 @@ class Worker(Protocol):
         """Hand over commands, in order. From any thread; never blocks, and never raises for a tenant's sake."""
 
     async def events(self) -> Sequence[Event]:
-        """What has happened since the last call; waits for at least one. After `Lost`, or `close`, nothing: empty."""
+        """Events since the last call; waits for at least one. After `Lost`, or `close`, nothing: empty."""
 
     async def close(self, seconds: float) -> bool:
         """End after the present turn; False if that takes longer, and what runs on is left to itself."""

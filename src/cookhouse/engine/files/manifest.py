@@ -79,7 +79,7 @@ def check_base(folder: Path, base_files: BaseFiles) -> None:
 
 
 def holds_gradient(folder: Path) -> bool:
-    """Whether a checkpoint has a gradient; where it has none, that of its model was zero, or left out.
+    """True if a checkpoint has a gradient; where it has none, that of its model was zero, or left out.
 
     Raises:
         DamagedError: the folder holds no checkpoint.
@@ -88,12 +88,12 @@ def holds_gradient(folder: Path) -> bool:
 
 
 def is_checkpoint(folder: Path) -> bool:
-    """Whether the folder looks like one that `write` made."""
+    """True if the folder looks like one that `write` made."""
     return (folder / _MANIFEST).is_file()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What `write_manifest` wrote.
+    """Read the manifest that `write_manifest` wrote.
 
     Raises:
         DamagedError: the folder holds no checkpoint.

@@ -43,7 +43,7 @@ def new_folder(folder: Path, *, is_durable: bool = True) -> Iterator[Path]:
 
 
 def unfinished_of(folder: Path) -> Sequence[Path]:
-    """What a process that was killed has left of a folder that it was filling."""
+    """Remains of a folder that a process was filling when it was killed."""
     return list(folder.parent.glob(f".{folder.name}.{_HEX}"))
 
 

@@ -71,7 +71,7 @@ _ADAPTER_ONLY_INITS = (None, True, False, "gaussian", "eva", "orthogonal")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeftAdapter:
-    """What a PEFT folder holds."""
+    """Content of a PEFT folder."""
 
     base_model: str | None
     """As this engine names it; None if the folder does not say."""
@@ -135,14 +135,14 @@ def _tensors(module: str, a_RI: Tensor, b_OR: Tensor) -> dict[str, Tensor]:
 
 
 def _elsewhere(layout: AdapterLayout) -> str | None:
-    """A pattern of the modules beside the text part, where there may be such: their last names are the same."""
+    """A pattern of the modules besides the text part, where there may be such: their last names are the same."""
     layers = {site.name.partition(".layers.")[0] for site in layout.sites if ".layers." in site.name}
     parts = [re.escape(name) for name in sorted(layers) if "." in name]
     return rf"(?!({'|'.join(parts)}|lm_head)(\.|$)).*" if parts else None
 
 
 def read_peft(folder: Path) -> PeftAdapter:
-    """What a PEFT folder holds, checked; nothing is unpickled.
+    """Read and check the content of a PEFT folder; nothing is unpickled.
 
     Raises:
         InputError: it is not a LoRA of linear layers in safetensors, or has features that this engine does not compute.
@@ -202,7 +202,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _read_tensors(folder: Path) -> tuple[dict[tuple[str, str], Tensor], BaseFiles]:
-    """fp32 matrices by module and kind, and the files of the base model, if they are told."""
+    """fp32 matrices by module and kind, and the files of the base model, if they are given."""
     path = folder / _TENSORS
     if not path.exists() and (folder / _PICKLE).exists():
         raise InputError(

@@ -30,7 +30,7 @@ class Kernels(Protocol):
 
 
 def kernels_for(x: Tensor, *names: str) -> Kernels | None:
-    """What computes on tensors like this; None where nothing does, or lacks one of the functions named."""
+    """Kernels for tensors like this; None where there are none, or they lack one of the functions named."""
     if x.dtype not in _DTYPES:
         return None
     kernels: Kernels | None = None

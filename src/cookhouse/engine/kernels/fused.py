@@ -68,7 +68,7 @@ def _norm_forward(self: Any, hidden_states: Tensor) -> Tensor:
 
 
 def _is_residual(x: Tensor, weight: Tensor) -> bool:
-    """Whether a norm takes a residual stream in fp32, and gives what products in bf16 take."""
+    """True if a norm takes a residual stream in fp32, and gives what products in bf16 take."""
     return x.dtype == torch.float32 and weight.dtype == torch.bfloat16
 
 

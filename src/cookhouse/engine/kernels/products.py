@@ -55,7 +55,7 @@ def wide_matmul(left_NK: Tensor, right_KM: Tensor) -> Tensor:
 
 
 def can_widen(x: Tensor) -> bool:
-    """Whether products of a GPU with this are to be as fp32."""
+    """True if products of a GPU with this are to be as fp32."""
     return x.device.type == "cuda" and x.dtype == torch.bfloat16 and is_on("wide_products")
 
 
@@ -117,7 +117,7 @@ def _is_for_onednn(x_NI: Tensor, weight_OI: Tensor) -> bool:
 
 @functools.cache
 def _is_onednn_ahead() -> bool:
-    """Whether the processor has AVX-512 and MKL does not use it."""
+    """True if the processor has AVX-512 and MKL does not use it."""
     has_lanes = torch.backends.cpu.get_cpu_capability() == "AVX512"
     has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]  # torch gives it no types
     # Every build of torch with oneDNN has the operation, but its name is torch's own to change.
@@ -126,7 +126,7 @@ def _is_onednn_ahead() -> bool:
 
 
 def _vendor() -> str:
-    """Of the processor, as Linux tells it; empty where nothing does."""
+    """Of the processor, as Linux reports it; empty where nothing does."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

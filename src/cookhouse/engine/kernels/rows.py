@@ -18,7 +18,7 @@ _NO_ADAPTERS = (LoraSegment * 0)()
 
 
 def rows_kernels(x_NI: Tensor, weight_OI: Tensor) -> Kernels | None:
-    """What multiplies so; None where nothing does."""
+    """Kernels that multiply so; None where there are none."""
     is_fit = x_NI.dtype == weight_OI.dtype == torch.bfloat16 and weight_OI.is_contiguous()
     return kernels_for(x_NI, "rows_linear") if is_fit else None
 

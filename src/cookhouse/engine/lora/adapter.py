@@ -33,7 +33,7 @@ class Trained:
         self.gradient, self.adam_m, self.adam_v = (torch.zeros_like(self.params) for _ in range(3))
 
     def tensors(self, *, with_optimizer: bool, with_gradient: bool = False) -> dict[str, Tensor]:
-        """What a checkpoint holds, by name; the gradient only where it is not zero."""
+        """Tensors of a checkpoint, by name; the gradient only where it is not zero."""
         moments = {"adam_m": self.adam_m, "adam_v": self.adam_v} if with_optimizer else {}
         gradient = {"gradient": self.gradient} if with_gradient and self.has_gradient else {}
         return {"params": self.params, **moments, **gradient}
@@ -101,11 +101,11 @@ class Trained:
 
     @property
     def _changed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What a step changes."""
+        """Tensors that a step changes."""
         return self.params, self.adam_m, self.adam_v
 
     def _stays_finite(self, step: AdamStep, grad_norm: float) -> bool:
-        """Whether bounds of what the step leaves say that it is finite: what tells it for sure takes a copy."""
+        """True if bounds of what the step leaves say that it is finite: an exact check takes a copy."""
         if step.eps < torch.finfo(torch.float32).tiny:
             return False
         quotient = max(_largest(self.adam_m), grad_norm) / step.eps

@@ -25,7 +25,7 @@ adapter of high rank would have many others of low rank take as much as it does 
 
 
 def can_group(sites: Sequence[LoraSite], device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether grouped products compute these sites and read nothing back to the host.
+    """True if grouped products compute these sites and read nothing back to the host.
 
     In fp32 and on GPUs of other generations torch goes group by group, with a host read. A model with a size that is
     not aligned keeps to its segments as well: padding would copy every activation, and hardly a model has one.
@@ -42,13 +42,13 @@ def max_slots(sites: Sequence[LoraSite]) -> int:
 
 
 def stack_bytes(sites: Sequence[LoraSite], rank: int, num_slots: int, dtype: torch.dtype) -> int:
-    """What a stack takes."""
+    """Bytes that a stack takes."""
     features = ((site.num_experts or 1) * (site.in_features + site.out_features) for site in sites)
     return num_slots * _aligned(rank) * sum(features) * dtype.itemsize
 
 
 def has_room(num_bytes: int, device: torch.device) -> bool:
-    """Whether stacks may take so much on a GPU, by all its memory, whatever is free: grouped products round otherwise,
+    """True if stacks may take so much on a GPU, by all its memory, whatever is free: grouped products round otherwise,
     and passes are the same each time, to the bit.
     """
     return device.type != "cuda" or num_bytes <= total_bytes(device) * _MOST_SHARE
@@ -120,7 +120,7 @@ class AdapterStack:
     def _copies(
         self, matrices: Mapping[str, tuple[Tensor, Tensor]], weights: Weights
     ) -> Iterator[tuple[Tensor, Tensor, float]]:
-        """Where each matrix of an adapter goes within a slot, and its factor there."""
+        """Source, target within a slot and factor of each matrix of an adapter."""
         rank, scaling = weights.layout.spec.rank, weights.layout.scaling
         assert rank <= self.rank
         for name, (a, b) in weights.views.items():

@@ -34,7 +34,7 @@ class Pairs:
 
     @classmethod
     def of(cls, experts_NK: Tensor, num_experts: int) -> "Pairs":
-        """Those of all packed positions."""
+        """Pairs of all packed positions."""
         experts_S, order_S = torch.sort(experts_NK.reshape(-1), stable=True)
         return cls(experts_S, order_S, torch.argsort(order_S), experts_NK.shape[0], num_experts)
 
@@ -97,7 +97,7 @@ class Projection:
 
 
 class ExpertPlan(Protocol):
-    """How a layer's pairs are computed in a pass."""
+    """Plan by which a layer's pairs are computed in a pass."""
 
     def product(self, x_SI: Tensor, projection: Projection) -> Tensor:
         """Adapted product (S, O) of each pair; its backward adds straight into the adapters' gradients."""

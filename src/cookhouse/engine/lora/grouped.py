@@ -48,7 +48,7 @@ def arrange(
     try:
         panels = [plan.make(device) for plan in plans]
     except torch.OutOfMemoryError:
-        return Segments(segments)  # which take nothing beside the weights
+        return Segments(segments)  # which take nothing besides the weights
     return panels[0] if len(panels) == 1 else Panels(panels)
 
 
@@ -91,7 +91,7 @@ class _StackPlan:
 
     @property
     def num_bytes(self) -> int:
-        """What it will take."""
+        """Bytes that it will take."""
         return stack_bytes(self.sites, self.rank, len(self.slots), self.dtype)
 
     def make(self, device: torch.device) -> "Groups":

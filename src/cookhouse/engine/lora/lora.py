@@ -84,7 +84,7 @@ class LoraSite:
 
 @dataclass(frozen=True)
 class AdapterLayout:
-    """Where the matrices of each site lie in an adapter's flat tensor, site after site: A (R, I) then B (O, R), and for
+    """Layout of each site's matrices in an adapter's flat tensor, site after site: A (R, I) then B (O, R), and for
     experts A (E, R, I) then B (E, O, R), of which the shared one is (1, …).
     """
 
@@ -175,17 +175,17 @@ class SiteProduct(Protocol):
 
 
 class Adapters(Protocol):
-    """Which adapter each row of a pass goes through."""
+    """Assignment of each row of a pass to an adapter."""
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """What the pass was laid out from."""
+        """Segments from which the pass was laid out."""
 
     def at(self, name: str) -> SiteProduct | None:
         """The adapters of a site; None where it has none."""
 
     def at_rows(self, rows_C: Tensor) -> "Adapters":
-        """Those of some rows alone, ascending and on the host; segments then count from the first of them."""
+        """Adapters of some rows alone, ascending and on the host; segments then count from the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class Segments:
 
 @dataclass
 class Routing:
-    """Which adapters the pass that is running goes through.
+    """Holder of the adapters of the pass that is running.
 
     One object per base model, held by its adapted layers: `transformers` hands a linear layer nothing but its input.
     """

@@ -70,7 +70,7 @@ def _has_matrix(module: nn.Module) -> bool:
 
 
 def _is_norm(module: nn.Module) -> bool:
-    """Those of heads may have a weight for each head, which is no matrix to multiply by."""
+    """True if it is a norm. Those of heads may have a weight for each head, which is no matrix to multiply by."""
     return type(module).__name__.endswith("Norm")
 
 

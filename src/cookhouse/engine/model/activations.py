@@ -27,7 +27,7 @@ _FREE_SHARE = 0.5
 """Of the free memory; what a layer, the head and the gradients need while they are computed is in the other half."""
 _PASS_TOKENS = {"cpu": 4096, "cuda": 16384}
 """Positions of a training pass. On a CPU cost grows faster than tokens beyond; a GPU's products are at full speed by
-then, and what any pass costs is little beside them."""
+then, and what any pass costs is little compared with them."""
 _KEPT_SHARE = 3 / 8
 """Of a GPU's memory, for the activations of a pass: a shorter one that keeps all beats one that computes again."""
 _LEAST_KEPT_TOKENS = 4096
@@ -83,7 +83,8 @@ class Activations:
             self.max_bytes = before
 
     def plan(self, num_tokens: int, input_bytes: int, segments: Sequence[Segment]) -> int:
-        """How many layers, the first ones, compute again. `input_bytes` is what one token takes before a layer.
+        """Number of layers, counted from the first, that compute again. `input_bytes` is what one token takes before a
+        layer.
 
         Raises:
             PassTooLongError: memory does not suffice even where all of them do.

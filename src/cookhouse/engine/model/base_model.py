@@ -5,8 +5,10 @@ Legend: N packed positions of a pass, H hidden.
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MethodType
 from typing import Any
 
 import torch
@@ -36,12 +38,12 @@ from cookhouse.engine.model.pretrained import (
     refusals,
 )
 from cookhouse.engine.model.published import Published
-from cookhouse.engine.model.rotary import keep_frequencies
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError, with_article
 from cookhouse.models.base_files import BaseFiles, files_of_model
 
 _CANNOT_RUN = "its layers cannot be run over packed positions"
+_CHANGING_ROTARY = ("dynamic", "longrope")
 
 
 class BaseModel:
@@ -112,7 +114,7 @@ class BaseModel:
 
     @classmethod
     def check_config(cls, name: str) -> None:
-        """Refuse a model that `load` would refuse, as far as its config tells; no weights are read.
+        """Refuse a model that `load` would refuse, as far as its config shows; no weights are read.
 
         Raises:
             InputError: as there.
@@ -126,7 +128,7 @@ class BaseModel:
 
     @cached_property
     def info(self) -> BaseModelInfo:
-        """What a client may know of the model."""
+        """Facts about the model that clients may see."""
         return describe(self.name, self.config)
 
     @property
@@ -136,7 +138,9 @@ class BaseModel:
 
     @property
     def state_bytes(self) -> int:
-        """What the state of a sequence takes in its recurrent layers, whatever its length; 0 where there are none."""
+        """Bytes that the state of a sequence takes in its recurrent layers, whatever its length; 0 where there are
+        none.
+        """
         return sum(shape.num_bytes(self.dtype) for shape in self.state_shapes.values())
 
     @cached_property
@@ -244,7 +248,7 @@ class BaseModel:
 
     @torch.no_grad()
     def _probe(self) -> AttentionShapes:
-        """What each layer asks of a layout, seen in a pass over one token.
+        """Record the shapes that each layer asks of a layout, in a pass over one token.
 
         Raises:
             InputError: some layer asks nothing of this engine, so that sequences would run into each other; or attends
@@ -276,6 +280,22 @@ class BaseModel:
             if kind != RECURRENT_KIND and (seen.windows[layer] is not None) != ATTENTION_KINDS[kind]:
                 raise InputError(f"layer {layer} is {kind} but its window is {seen.windows[layer]}")
         return seen
+
+
+def keep_frequencies(model: nn.Module) -> None:
+    """Have rotary embeddings keep the frequencies that they were made with.
+
+    For some kinds `transformers` chooses them anew in each pass, by the largest position. Within the context of a model
+    (`models.catalog.context`) the choice is always the same: LongRoPE has its short factors, and dynamic scaling does
+    not scale yet. Some versions read the position back to the host for it, which waits for a GPU and keeps a step from
+    being captured.
+    """
+    for module in model.modules():
+        kinds = getattr(module, "rope_type", None)
+        names = kinds.values() if isinstance(kinds, dict) else [kinds]
+        if any(isinstance(name, str) and any(kind in name for kind in _CHANGING_ROTARY) for name in names):
+            # The choice is made in a decorator of what computes.
+            module.forward = MethodType(torch.no_grad()(inspect.unwrap(type(module).forward)), module)
 
 
 def _check_parts(model: Any) -> None:

@@ -61,7 +61,7 @@ class BaseModels(Mapping[str, BaseModel]):
         return tuple(info for info, _ in self._known.values())
 
     def describe(self, name: str) -> BaseModelInfo:
-        """What is known of a model without its weights.
+        """Facts about a model that are known without its weights.
 
         Raises:
             InputError: there is no such model here, it is of a kind this engine cannot run, or larger than the budget.
@@ -78,7 +78,7 @@ class BaseModels(Mapping[str, BaseModel]):
         return self._known[name][0]
 
     def must_evict(self, name: str) -> bool:
-        """Whether a described model fits only in place of another."""
+        """True if a described model fits only in place of another."""
         return self._num_missing(self._known[name][1]) > 0
 
     def victims(self, name: str, users: Callable[[str], str]) -> list[str]:
@@ -151,7 +151,7 @@ class BaseModels(Mapping[str, BaseModel]):
             base.activations.pass_bytes = self._pass_bytes
 
     def num_bytes(self, name: str) -> int:
-        """What the weights of a model take, loaded or not."""
+        """Bytes that the weights of a model take, loaded or not."""
         self.describe(name)
         return self._known[name][1]
 

@@ -24,7 +24,7 @@ _GPU_BYTES = 2**30
 """Bound on one chunk's fp32 logits: few, so that they stay near a CPU's caches, and in its heap, which hands back what
 has 32 MiB or more (see `engine.heap`); many, so that they fill a GPU."""
 _FREE_SHARE = 8
-"""Part of a GPU's free memory that a chunk's fp32 logits may take: more than they is held beside them."""
+"""Part of a GPU's free memory that a chunk's fp32 logits may take: more than they is held besides them."""
 _KEPT_SHARE = 1 / 16
 """Of a GPU's memory, for the logits of a training pass between forward and backward."""
 
@@ -102,10 +102,10 @@ class Head:
         return logits_CV, lows
 
     def can_keep(self, targets: Targets, max_bytes: int | None) -> bool:
-        """Whether a GPU has room for the logits of a pass, of all its memory, whatever is free: those that are computed
+        """True if a GPU has room for the logits of a pass, of all its memory, whatever is free: those that are computed
         again, in other chunks, may be rounded differently, and passes are the same each time, to the bit.
 
-        `max_bytes`: what the pass may keep at most, if it was told.
+        `max_bytes`: what the pass may keep at most, if it was given.
         """
         device = self._weight_VH.device
         if device.type != "cuda":

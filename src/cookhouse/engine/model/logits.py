@@ -77,7 +77,7 @@ _KNOWN = ("final_logit_softcapping", "lm_head_multiplier", "logit_scale", "logit
 
 
 def logit_rule(config: Any) -> LogitRule:
-    """How the logits of a model come about, by its whole config.
+    """Rule by which a model computes its logits, from its whole config.
 
     Raises:
         InputError: an option is set of which the table does not say what this family means by it, or to no number that

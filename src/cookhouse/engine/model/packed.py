@@ -1,5 +1,5 @@
-"""Weights in the layout that compiled products read fastest, made once: beside the weights as they came, or in place of
-them.
+"""Weights in the layout that compiled products read fastest, made once: in addition to the weights as they came, or in
+place of them.
 
 Legend: O features out, I features in.
 """
@@ -33,7 +33,7 @@ class PackedWeights:
 
     @property
     def num_bytes(self) -> int:
-        """What the copies take, made or not."""
+        """Bytes that the copies take, made or not."""
         return sum(weight.numel() * weight.itemsize for weight in self._weights.values())
 
     @property
@@ -45,7 +45,7 @@ class PackedWeights:
         return self._packed.get(id(weight))
 
     def is_dropped(self, weight: Tensor) -> bool:
-        """Whether a weight has lost its original."""
+        """True if a weight has lost its original."""
         return id(weight) in self._dropped
 
     def make(self, *, drops_originals: bool = False) -> None:

@@ -1,6 +1,6 @@
 """Models of `transformers` read from an embedded name, a folder or a hub id.
 
-Weights come from safetensors alone, in one file or in shards with an index, and no code beside them is run. Weights
+Weights come from safetensors alone, in one file or in shards with an index, and no code next to them is run. Weights
 packed in a format that adapters cannot be trained over (MXFP4 of gpt-oss, FP8 of DeepSeek-V3) are unpacked on the way.
 Of a model that takes images as well, what is read and what callers see is its text part.
 """
@@ -119,12 +119,12 @@ def auto_class(name: str) -> str:
 
 
 def is_packed(name: str) -> bool:
-    """Whether its weights are unpacked when they are read."""
+    """True if its weights are unpacked when they are read."""
     return _quantization(_read_whole_config(name)) is not None
 
 
 def describe(name: str, config: Any) -> BaseModelInfo:
-    """What a client may know of a model, without its weights."""
+    """Facts about a model that clients may see, read without its weights."""
     source = resolve_model(name)
     return BaseModelInfo(
         name=name,
@@ -160,8 +160,8 @@ def num_parameters(name: str) -> int:
 
 @contextlib.contextmanager
 def refusals(name: str, what: str) -> Iterator[None]:
-    """What goes wrong while a model is tried, as a refusal of it by name. Its files are a stranger's, and the code that
-    reads and runs them is of other libraries: they may raise anything.
+    """Turn errors within, while a model is tried, into a refusal of it by name. Its files are a stranger's, and the
+    code that reads and runs them is of other libraries: they may raise anything.
     """
     try:
         yield
@@ -202,7 +202,7 @@ def _read(name: str, read: Callable[[str], _T]) -> _T:
 
 
 def _check_folder(name: str) -> None:
-    """Refuse what `transformers` would read beside a folder's weights: shards elsewhere, and an adapter."""
+    """Refuse what `transformers` would read besides a folder's weights: shards in other folders, and an adapter."""
     folder = Path(resolve_model(name))
     if (folder / _ADAPTER).is_file():
         raise InputError(

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 def together_or_alone(
     items: Sequence[_T], run: Callable[[Sequence[_T]], _R], *, what: str
 ) -> Iterator[tuple[Sequence[_T], _R | Exception]]:
-    """What `run` gives for all of the items; where it fails, for each alone: what it gives, or how it failed.
+    """Results of `run` for all of the items; where it fails, its result or error for each alone.
 
     `run` must be one that can be repeated.
     """

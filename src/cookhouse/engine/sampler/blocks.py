@@ -65,7 +65,7 @@ class BlockManager:
 
     @property
     def num_unused(self) -> int:
-        """Those of `num_held` that no sequence has ever used, so that nothing has been written to them."""
+        """Number of those of `num_held` that no sequence has ever used, so that nothing has been written to them."""
         return self.num_held - self._num_used
 
     @property

@@ -79,13 +79,13 @@ class KeyValueCache:
 
 
 def can_page(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether `TableLayout` can attend there: on a GPU that runs Triton's kernels."""
+    """True if `TableLayout` can attend there: on a GPU that runs Triton's kernels."""
     return device.type == "cuda" and kernels_for(torch.empty(0, dtype=dtype, device=device)) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
-    """What `PagedLayout` does, told by tensors on the device alone.
+    """`PagedLayout` in terms of tensors on the device alone.
 
     Attending reads nothing back to the host and allocates by shapes, so that a captured CUDA graph of it serves
     whatever the tensors are filled with later. A row that belongs to no sequence is a piece of its own with context 1

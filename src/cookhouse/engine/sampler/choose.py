@@ -34,7 +34,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a row is sampled. `temperature` 0 is greedy, `top_k` −1 and `top_p` 1 filter nothing."""
+    """Sampling parameters of a row. `temperature` 0 is greedy, `top_k` −1 and `top_p` 1 filter nothing."""
 
     temperature: float
     top_k: int
@@ -76,7 +76,7 @@ def uniforms(seeds: Sequence[int], positions: Sequence[int]) -> NDArray[np.float
 
 
 def temporary_bytes(device: torch.device, num_rows: int, vocab_size: int) -> int:
-    """The most that `choose` takes beside the logits of so many rows."""
+    """The most that `choose` takes besides the logits of so many rows."""
     rows = min(num_rows, max(1, _CHUNK_ELEMENTS[device.type] // vocab_size))
     return _BYTES_EACH * rows * vocab_size
 

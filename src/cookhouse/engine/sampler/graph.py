@@ -37,7 +37,7 @@ _BLOCKS_FACTOR = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """What a graph is captured for."""
+    """Shape for which a graph is captured."""
 
     num_rows: int
     num_blocks: int
@@ -110,7 +110,7 @@ class DecodeGraphs:
             return None
 
     def reset(self) -> None:
-        """Begin anew, as when the cache has grown and is elsewhere."""
+        """Begin anew, as when the cache has grown and has moved."""
         self._forget()
         self._inputs.forget()
 
@@ -128,7 +128,7 @@ class DecodeGraphs:
         return self._alone if serials[0] == serials[-1] else self._shared
 
     def _can_share(self, serials: Sequence[int], adapters: Sequence[Weights]) -> bool:
-        """Whether one step serves these."""
+        """True if one step serves these."""
         slots = self._slots(serials)
         if slots is None or slots.can_hold(adapters):
             return True

@@ -25,7 +25,7 @@ from cookhouse.engine.sampler.state_pool import StateLayout, StatePool
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a pass computed: logits (B, V) fp32 after the pieces that reach their last token, and hidden states (N, H).
+    """Results of a pass: logits (B, V) fp32 after the pieces that reach their last token, and hidden states (N, H).
 
     A fused pass has hidden states only if they were asked for, and captured decoding has none.
     """

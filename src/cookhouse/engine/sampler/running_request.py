@@ -1,4 +1,4 @@
-"""A sampling request under way, and what is told of it.
+"""A sampling request under way, and what is reported of it.
 
 Legend: T tokens of a sample, K candidates for each.
 """
@@ -29,7 +29,7 @@ class RunningRequest:
     """Prompt tokens that the cache already held."""
 
     def newest(self, sequences: Seq[Sequence]) -> SampleOutput:
-        """What a step gave: the last token of each of these sequences, none of the others."""
+        """Output of a step: the last token of each of these sequences, none of the others."""
         by_index = {sequence.index: _sampled(sequence, last=1) for sequence in sequences}
         return self._output(
             [by_index.get(index, _NO_TOKENS) for index in range(self.request.num_samples)], is_partial=True

@@ -110,7 +110,7 @@ class Sampler:
 
     @property
     def has_work(self) -> bool:
-        """Whether `step` has anything to do."""
+        """True if `step` has anything to do."""
         return bool(self._requests)
 
     @property
@@ -138,7 +138,9 @@ class Sampler:
 
     @property
     def unused_bytes(self) -> int:
-        """What the cache will take when it is needed, and has not yet: on a CPU pages are taken as they are touched."""
+        """Bytes that the cache will take when it is needed, and has not taken yet: on a CPU pages are taken as they are
+        touched.
+        """
         if self._is_copied:
             return max(self._scheduler.blocks.num_held - self._runner.num_blocks, 0) * self._block_bytes
         is_taken_at_once = self._base.device.type != "cpu"
@@ -150,8 +152,8 @@ class Sampler:
 
     @staticmethod
     def step_bytes(base: BaseModel) -> int:
-        """What decoding takes of a GPU's memory beside its cache, as far as it does not depend on the layers: logits,
-        and what tokens are chosen with.
+        """Bytes that decoding takes of a GPU's memory in addition to its cache, as far as they do not depend on the
+        layers: logits, and the buffers for choosing tokens.
         """
         if base.device.type == "cpu":
             return 0
@@ -247,7 +249,7 @@ class Sampler:
         return reading.logits_BV
 
     def _draw(self, pieces: Seq[Piece], logits_BV: Tensor) -> list[SampleOutput | SampleFailure]:
-        """Draw the next token after each piece that is a last one; what is to be told of that."""
+        """Draw the next token after each piece that is a last one; what is to be reported of that."""
         ready = [piece for piece in pieces if piece.is_last]
         for piece in pieces:
             self._scheduler.advance(piece)

@@ -17,7 +17,7 @@ from cookhouse.engine.sampler.sampler import Sampler
 from cookhouse.engine.switches import is_on
 
 _PACKED_SHARE = 0.5
-"""Of the memory that is spare, the most that packed weights may take beside their originals."""
+"""Of the memory that is spare, the most that packed weights may take in addition to their originals."""
 _log = logging.getLogger(__name__)
 
 
@@ -64,13 +64,13 @@ class Samplers(UserDict[str, Sampler]):
 
     @property
     def idle_bytes(self) -> int:
-        """What caches of samplers without work take, or may take."""
+        """Bytes that caches of samplers without work take, or may take."""
         uses = [sampler.cache_use for sampler in self.values() if not sampler.has_work]
         return sum(use.max_blocks * use.block_bytes for use in uses)
 
     @property
     def has_work(self) -> bool:
-        """Whether `step` has anything to do."""
+        """True if `step` has anything to do."""
         return any(sampler.has_work for sampler in self.values())
 
     def cancel(self, request_id: str) -> None:
@@ -101,7 +101,7 @@ class Samplers(UserDict[str, Sampler]):
                 self.pop(key).base.packed.drop()
 
     def _pack(self, base: BaseModel) -> None:
-        """Pack a base model's weights beside their originals, if that is faster and there is memory for it."""
+        """Pack a base model's weights in addition to their originals, if that is faster and there is memory for it."""
         if base.packed.are_made or not DecodeKernel.gains_from_packing(base):
             return
         num_bytes, spare = base.packed.num_bytes, self._budget.spare_bytes()
@@ -117,7 +117,7 @@ class Samplers(UserDict[str, Sampler]):
             )
 
     def _cache_bytes(self, base: BaseModel, held: int) -> int:
-        """How many bytes the cache of a base model may take by now, so many of which it holds."""
+        """Bytes that the cache of a base model may take by now, so many of which it holds."""
         bytes_per_token = base.cache_shape.num_features * base.dtype.itemsize
         bytes_per_sequence = bytes_per_token * base.info.max_context_tokens + 2 * base.state_bytes
         # Asked for every request: what the heap keeps must not go back each time.

@@ -33,12 +33,12 @@ class Piece:
 
     @property
     def is_last(self) -> bool:
-        """Whether the pass reaches the sequence's last token, so that the next one can be chosen."""
+        """True if the pass reaches the sequence's last token, so that the next one can be chosen."""
         return self.stop == len(self.sequence.tokens)
 
     @property
     def is_decoding(self) -> bool:
-        """Whether it is the one token sampled last, rather than part of a prompt or of what is read again."""
+        """True if it is the one token sampled last, rather than part of a prompt or of what is read again."""
         return self.is_last and self.stop == self.start + 1 and self.start >= self.sequence.num_prompt
 
 
@@ -83,7 +83,7 @@ class Scheduler:
         """By owner."""
 
     def can_ever_fit(self, num_positions: int) -> bool:
-        """Whether the empty cache would hold a sequence of this length."""
+        """True if the empty cache would hold a sequence of this length."""
         return self.blocks.num_blocks_for(num_positions) <= self.blocks.num_reachable
 
     def submit(self, sequence: Sequence) -> None:

@@ -56,12 +56,12 @@ class Sequence:
 
     @property
     def can_skip_prompt(self) -> bool:
-        """Whether its prompt need not be computed: nothing was asked about it, or that has been answered."""
+        """True if its prompt need not be computed: nothing was asked about it, or that has been answered."""
         return not self.request.scores_prompt or self.index > 0 or len(self.tokens) > self.num_prompt
 
     @property
     def is_finished(self) -> bool:
-        """Whether no further token is wanted."""
+        """True if no further token is wanted."""
         return self.is_stopped or len(self.tokens) >= self.max_total
 
     def fork(self, index: int) -> "Sequence":

@@ -46,7 +46,7 @@ class StatePool:
 
 
 class StateLayout:
-    """A layout for attention, and beside it the states: each piece reads one slot and writes to others."""
+    """A layout for attention, and with it the states: each piece reads one slot and writes to others."""
 
     def __init__(
         self, attention: AttentionLayout, pool: StatePool, pieces: Sequence[Piece], device: torch.device

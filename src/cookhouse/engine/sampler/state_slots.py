@@ -19,7 +19,7 @@ _MOST_KEPT = 64
 
 
 def share_of_states(cache_bytes: int, state_bytes: int, max_running: int) -> tuple[int, int]:
-    """Sequences that may run at once in a cache of this size, `max_running` at most, and states kept beside theirs."""
+    """Sequences that may run at once in a cache of this size, `max_running` at most, and states kept besides theirs."""
     if not state_bytes:
         return max_running, 0
     num_states = int(cache_bytes * _STATE_SHARE) // state_bytes

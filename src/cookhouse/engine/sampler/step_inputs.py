@@ -1,5 +1,5 @@
-"""What a captured decoding step reads, in tensors that stay where they are. Tables of blocks stay on the device: a step
-is told what has changed of them.
+"""Inputs of a captured decoding step, in tensors that stay where they are. Tables of blocks stay on the device: a step
+is given their changes.
 
 Legend: N rows of a step (one for each sequence, or padding), S sequences, M blocks of a table.
 """

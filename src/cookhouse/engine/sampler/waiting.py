@@ -20,7 +20,7 @@ class Waiting:
 
     @property
     def owners(self) -> list[str]:
-        """Those that have something waiting."""
+        """Owners that have something waiting."""
         return list(self._queues)
 
     def append(self, sequence: Sequence) -> None:

@@ -27,13 +27,13 @@ SPEC = LoraSpec(rank=0)
 
 @dataclass(frozen=True)
 class FullLayout:
-    """Where each parameter of a base model lies in a flat tensor: one after the other, tied ones once."""
+    """Layout of each parameter of a base model in a flat tensor: one after the other, tied ones once."""
 
     shapes: Mapping[str, tuple[int, ...]]
 
     @classmethod
     def of(cls, model: nn.Module) -> "FullLayout":
-        """That of a model's parameters."""
+        """Layout of a model's parameters."""
         return cls({name: tuple(parameter.shape) for name, parameter in model.named_parameters()})
 
     @cached_property
@@ -57,7 +57,7 @@ class FullWeights:
 
     @classmethod
     def load(cls, name: str, device: torch.device, dtype: torch.dtype) -> "FullWeights":
-        """Those of a base model as it was published, in memory of their own: for a checkpoint to be read into."""
+        """Weights of a base model as it was published, in memory of their own: for a checkpoint to be read into."""
         model, layout, flat = read_flat(name, device, dtype)
         return cls(layout, flat, BaseModel.checked(name, model, read_tokenizer(name), device))
 

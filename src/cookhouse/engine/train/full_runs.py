@@ -117,7 +117,7 @@ class FullRuns:
         self._bases.reserve(key, number * size)
 
     def _kept(self, key: str, make: Callable[[], _T]) -> _T:
-        """What `make` makes; the memory that is counted under the key is free again if it cannot."""
+        """Result of `make`; the memory that is counted under the key is free again if it cannot."""
         try:
             return make()
         except BaseException:

@@ -13,7 +13,7 @@ from cookhouse.engine.contract import ForwardBackward
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossInputs:
-    """What a loss reads beside lp: float inputs by name, options, and which datum each target belongs to.
+    """Inputs of a loss besides lp: float inputs by name, options, and the datum of each target.
 
     Tensors hold the M targets of several datums end to end, fp32; `datum_M` counts from 0 and never decreases.
     """
@@ -39,7 +39,7 @@ class Loss:
 
     function: LossFunction
     inputs: frozenset[str]
-    """Names of float inputs beside `target_tokens`; all are required unless they have a default."""
+    """Names of float inputs besides `target_tokens`; all are required unless they have a default."""
     defaults: Mapping[str, float] = field(default_factory=dict)
     """Inputs that may be absent, with the value that then stands at every position."""
     config: Mapping[str, float] = field(default_factory=dict)

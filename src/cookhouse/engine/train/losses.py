@@ -68,7 +68,7 @@ def gspo(lp_M: Tensor, inputs: LossInputs) -> Tensor:
 
 
 def stable_reinforce(lp_M: Tensor, inputs: LossInputs) -> Tensor:
-    """sg(min(ρ, c)) · (−A · lp + ½ k (lp − q)²) over sampled tokens, 0 elsewhere: an objective of ours. That of the
+    """sg(min(ρ, c)) · (−A · lp + ½ k (lp − q)²) over sampled tokens, 0 at others: an objective of ours. That of the
     hosted service is not published. c is `clip_high_threshold`, k is `kl_coeff`.
 
     The first term is REINFORCE with truncated importance weights (https://arxiv.org/abs/2505.24034). The gradient of

@@ -69,7 +69,7 @@ def _run(
 
 
 def _shares(members: Sequence[int], jobs: Sequence[Job], alone_tokens: int) -> list[list[int]]:
-    """Those of some jobs that may share passes: all small ones, and each large one by itself."""
+    """Groups of jobs that may share passes: all small ones, and each large one by itself."""
     small: list[int] = []
     large: list[list[int]] = []
     for index in members:
@@ -82,7 +82,7 @@ def _shares(members: Sequence[int], jobs: Sequence[Job], alone_tokens: int) -> l
 
 
 def _attempt_alone(base: BaseModel, budget_tokens: int | None, run: Callable[[int], _T]) -> _T | Exception:
-    """What a function of the longest pass returns, or why it failed.
+    """Result of a function of the longest pass, or its error.
 
     Where memory runs out it is called once more, for shorter passes that compute all activations again.
     """
@@ -97,7 +97,7 @@ def _attempt_alone(base: BaseModel, budget_tokens: int | None, run: Callable[[in
 
 
 def _attempt(run: Callable[[], _T]) -> _T | Exception:
-    """What a function returns, or why it failed. No gradient is kept before all passes of a request are done."""
+    """Result of a function, or its error. No gradient is kept before all passes of a request are done."""
     try:
         return run()
     except Exception as error:

@@ -34,7 +34,7 @@ class Placed:
 
     @cached_property
     def is_shared(self) -> bool:
-        """Whether some position serves several datums."""
+        """True if some position serves several datums."""
         return sum(len(rows_T) for rows_T in self.rows_D) > len(self.tokens_N)
 
     @property

@@ -162,7 +162,7 @@ def _run_pass(base: BaseModel, jobs: Sequence[_Job], items: Sequence[_Item]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What a pass has of one job."""
+    """Part of a pass that is of one job."""
 
     job: _Job
     members: Sequence[_Item]

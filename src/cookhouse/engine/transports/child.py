@@ -15,7 +15,7 @@ _STDERR = 2
 
 
 class Child(Connected):
-    """Implements `Worker`. Its process starts at once and imports; `begin` tells it what to be."""
+    """Implements `Worker`. Its process starts at once and imports; `begin` sends its role."""
 
     def __init__(self, command: Sequence[str] = CHILD_COMMAND) -> None:
         """`command` is followed by the number of the socket's descriptor."""

@@ -32,7 +32,7 @@ class Running(Protocol):
         """See `Worker`."""
 
     def run(self) -> None:
-        """Make the engine and take turns until `stop`; it tells `Up` first, or `Lost`, as it does where it fails."""
+        """Make the engine and take turns until `stop`; it sends `Up` first, or `Lost`, as it does where it fails."""
 
     def stop(self) -> None:
         """End `run` after the present turn. From any thread."""
@@ -42,7 +42,7 @@ MakeRunning = Callable[[WorkerOptions, Mapping[str, Any], Tell], Running]
 
 
 def run_child(descriptor: int, load: Callable[[], None], make: MakeRunning) -> int:
-    """Be the child whose socket this is, until it is told to end; returns the exit code once all has been sent.
+    """Be the child whose socket this is, until it is asked to end; returns the exit code once all has been sent.
 
     `load` imports, before it is known what the worker shall be.
     """

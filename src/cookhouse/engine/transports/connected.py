@@ -27,7 +27,7 @@ _EVENTS = get_args(Event)
 
 
 class Process(Protocol):
-    """What runs at the other end; a `subprocess.Popen` is one."""
+    """Process at the other end; a `subprocess.Popen` is one."""
 
     def kill(self) -> None:
         """End it, whatever it does."""
@@ -37,7 +37,7 @@ class Process(Protocol):
 
 
 class Connected:
-    """Implements `Worker`. `begin` tells the other end what to be."""
+    """Implements `Worker`. `begin` sends the other end its role."""
 
     def __init__(self, connection: socket.socket, process: Process, name: str = "") -> None:
         """`name` is that of the process in words, where it is another's than the worker's."""

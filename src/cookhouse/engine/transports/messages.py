@@ -35,7 +35,7 @@ Pieces = list[memoryview]
 
 
 class MessageError(Exception):
-    """What came over a socket is no message of ours."""
+    """Bytes that came over a socket are no message of ours."""
 
 
 class _Maker(NamedTuple):

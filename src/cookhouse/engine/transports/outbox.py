@@ -30,7 +30,7 @@ class Outbox:
             self._notify()
 
     async def take(self) -> Sequence[Event]:
-        """What has come since the last call; waits for at least one. Empty: closed, and no more will come."""
+        """Events since the last call; waits for at least one. Empty: closed, and no more will come."""
         while True:
             with self._lock:
                 if self._events or self._is_closed:

@@ -154,7 +154,7 @@ class _Later(Executor):
     """Does one thing after the other, each when its time is over; after `shutdown` nothing more."""
 
     def __init__(self, seconds: float, lose: Callable[[BaseException], None]) -> None:
-        """`lose` is told what ends the whole worker."""
+        """`lose` is given what ends the whole worker."""
         self._seconds = seconds
         self._lose = lose
         self._free_at = 0.0

@@ -17,7 +17,7 @@ class InThread:
         """`make_engine` is called in the thread."""
         self._outbox = Outbox()
         self._runner = Runner(make_engine, options, self._tell)
-        # A daemon: a pass may take minutes, and must not keep a process alive that was told to end.
+        # A daemon: a pass may take minutes, and must not keep a process alive that was asked to end.
         self._thread = threading.Thread(target=self._runner.run, name="engine", daemon=True)
         self._thread.start()
 

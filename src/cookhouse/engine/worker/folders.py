@@ -22,7 +22,7 @@ class Folders:
         shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, url: Url) -> Path:
-        """Where a URL's folder or file lies, whether or not there is one.
+        """Path of a URL's folder or file, whether or not there is one.
 
         Raises:
             InputError: it is no URL that this worker can use.
@@ -30,7 +30,7 @@ class Folders:
         return shared_folder(url) or self._own(url)
 
     def new(self, url: Url) -> Path:
-        """Where a new folder is to be written; what it lies in is made, if it is the worker's own."""
+        """Path at which a new folder is to be written; its parent is made, if it is the worker's own."""
         path = self.path(url)
         if path.parent == self._folder:
             make_folder(path.parent, exist_ok=True)
@@ -59,7 +59,7 @@ class Folders:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether it names a file or folder below another, and can name none elsewhere."""
+    """True if it names a file or folder below another, and can name none outside it."""
     return all(map(_NAME.fullmatch, name.split("/")))
 
 

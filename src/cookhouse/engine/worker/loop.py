@@ -38,7 +38,7 @@ from cookhouse.engine.worker.turns import Turn, Turns
 from cookhouse.engine.worker.work import Work
 
 _LEAST_SHARE = 1 / 16
-"""Of what was free when it was told last: less of a change is told to nobody."""
+"""Of what was free when it was reported last: a smaller change is not reported."""
 _LOOK_SECONDS = 1.0
 """Between two looks, where nothing was done that takes memory for good, or gives it back: caches grow meanwhile."""
 
@@ -54,7 +54,7 @@ class RoomWatch:
         """The last one."""
 
     def look(self, turn: Turn | None, *, has_forgotten: bool) -> Room | None:
-        """What is to be told after a turn, or after something was forgotten; None: nothing."""
+        """Room to be reported after a turn, or after something was forgotten; None: nothing has changed."""
         now = self._clock()
         if not (has_forgotten or _takes_memory(turn) or (turn is not None and now - self._looked_at >= _LOOK_SECONDS)):
             return None
@@ -68,13 +68,13 @@ class RoomWatch:
 
 
 def _takes_memory(turn: Turn | None) -> bool:
-    """Whether it takes memory for good, or loads a base model."""
+    """True if it takes memory for good, or loads a base model."""
     return turn is not None and turn.kind != "sample" and not isinstance(turn.commands[0], Pass | Step)
 
 
 _log = logging.getLogger(__name__)
 _TELL_SECONDS = 0.1
-"""How often what was spent is told while nothing ends."""
+"""How often usage is reported while nothing ends."""
 
 Tell = Callable[[Sequence[Event]], None]
 """Takes events, in order; from any thread."""
@@ -108,7 +108,7 @@ class Loop:
 
     @property
     def room(self) -> Room:
-        """What it has room for, as it was told last."""
+        """Room, as it was reported last."""
         return self._room.told
 
     def submit(self, commands: Sequence[Command]) -> None:

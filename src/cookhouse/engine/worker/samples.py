@@ -24,7 +24,7 @@ class Samples:
         self._running: dict[str, _Running] = {}
 
     def commands(self) -> Sequence[Sample]:
-        """Those under way."""
+        """Samples under way."""
         return [running.command for running in self._running.values()]
 
     def start(self, engine: Engine, command: Sample, snapshot: Snapshot | None) -> None:

@@ -46,11 +46,11 @@ class Saves:
 
     @property
     def are_full(self) -> bool:
-        """Whether no copy may be made before one has been written."""
+        """True if no copy may be made before one has been written."""
         return len(self._waiting) >= MAX_COPIES
 
     def save(self, engine: Engine, command: Save) -> Saved | None:
-        """Write a model; None: its copy waits to be written, and the answer is told then."""
+        """Write a model; None: its copy waits to be written, and the answer is sent then."""
         folder = self._folders.new(command.url)
         model_id = command.model_id
         if command.form == "external":

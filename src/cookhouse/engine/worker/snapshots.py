@@ -99,7 +99,7 @@ class Snapshots:
         on_written: Callable[[], None] = lambda: None,
         on_dropped: Callable[[Snapshot], None] = lambda _: None,
     ) -> None:
-        """What an earlier process left in the folder is deleted.
+        """Delete what an earlier process left in the folder.
 
         `writer` has one thread; `on_written` is called there after each file, to have `tidy` called. `on_dropped` is
         told of what cannot be sampled from any more.
@@ -123,7 +123,7 @@ class Snapshots:
 
     @property
     def must_wait(self) -> bool:
-        """Whether one more has to wait for files that are being written."""
+        """True if one more has to wait for files that are being written."""
         return self._memory_bytes > self._max_bytes and bool(self._writing)
 
     def admit(self, engine: Engine) -> None:
@@ -261,8 +261,8 @@ class Snapshots:
         return True
 
     def _victim(self, wanted: _Held, *, is_too_large: bool) -> _Held | None:
-        """What goes first: of the tenant whose files take the most, the one used least recently. Never the one used
-        last, which is about to be sampled from.
+        """The snapshot that goes first: of the tenant whose files take the most, the one used least recently. Never the
+        one used last, which is about to be sampled from.
         """
         if is_too_large:
             return wanted if wanted.can_go else None

@@ -28,7 +28,7 @@ Served = tuple[Account, str, int]
 
 
 class Meter:
-    """What was used since it was last taken."""
+    """Usage since it was last taken."""
 
     def __init__(self) -> None:
         self._counted: dict[tuple[Account, SpentKind, str], float] = defaultdict(float)
@@ -45,7 +45,7 @@ class Meter:
             self.count(account, "engine_seconds", seconds * (weight / whole if whole else 1 / len(served)), command_id)
 
     def take(self, command_ids: Collection[str] | None = None) -> Spent | None:
-        """What was counted since it was last taken, if anything; `command_ids`: for these commands."""
+        """Take the usage that was counted since it was last taken, if any; `command_ids`: for these commands."""
         keys = [key for key in self._counted if command_ids is None or key[2] in command_ids]
         if not keys:
             return None

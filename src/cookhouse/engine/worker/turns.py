@@ -20,7 +20,7 @@ from cookhouse.engine.rotation import Rotation
 _ERRAND_SECONDS = 0.05
 """What errands may take between two turns: about a decode step."""
 _COMMAND_TOKENS = 256
-"""What a command counts beside its tokens, however few those are."""
+"""Tokens that a command counts besides its own, however few those are."""
 
 IsHeld = Callable[[Command], bool]
 """Whether a command cannot run yet, for lack of room say; those of its queue wait behind it."""
@@ -28,14 +28,14 @@ IsHeld = Callable[[Command], bool]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the engine does next: one command, passes that run together, or (sample) one step of all samples."""
+    """The engine's next work: one command, passes that run together, or (sample) one step of all samples."""
 
     kind: TurnKind
     commands: tuple[Command, ...] = ()
 
 
 def num_tokens(command: Command) -> int:
-    """What a command counts as, for whose turn it is and for what its turn costs whom."""
+    """Tokens that a command counts as, in the order of turns and in the accounts of owners."""
     if isinstance(command, Pass):
         return sum(datum.tokens_T.size for datum in command.request.data_D)
     return command.request.prompt_T.size if isinstance(command, Sample) else 0
@@ -66,7 +66,7 @@ class Queues:
         self._key_of[command.command_id] = key
 
     def can_take(self, is_held: IsHeld) -> bool:
-        """Whether some command can run."""
+        """True if some command can run."""
         return self._first(is_held) is not None
 
     def take(self, *, max_tokens: int, is_held: IsHeld) -> tuple[Command, ...]:
@@ -149,7 +149,7 @@ class Queues:
 
 
 class Turns:
-    """What waits for the engine. `deterministic`: no pass shares a turn."""
+    """Work that waits for the engine. `deterministic`: no pass shares a turn."""
 
     def __init__(self, *, max_pass_tokens: int, deterministic: bool = False) -> None:
         self._max_tokens = 0 if deterministic else max_pass_tokens
@@ -207,7 +207,7 @@ class TimeShare:
         self._is_contended = False
 
     def is_trainings_turn(self, *, can_train: bool, can_sample: bool) -> bool:
-        """Whether the next turn is one of training, where at least one of both has work."""
+        """True if the next turn is one of training, where at least one of both has work."""
         self._is_contended = can_train and can_sample
         if not self._is_contended:
             self._training_lead_seconds = 0.0

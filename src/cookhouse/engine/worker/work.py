@@ -81,7 +81,7 @@ class Work:
             self._coming[command.snapshot_id] = command.command_id
 
     def is_held(self, command: Command) -> bool:
-        """Whether a command has to wait: for the disk, or for weights that are yet to be made."""
+        """True if a command has to wait: for the disk, or for weights that are yet to be made."""
         match command:
             case Save():
                 return self._saves.are_full
@@ -111,7 +111,7 @@ class Work:
         yield from self._take_dropped()
 
     def tidy(self) -> Iterator[Event]:
-        """Let go of what has been written meanwhile; what is to be told of that."""
+        """Let go of what has been written meanwhile; what is to be reported of that."""
         while self._saved:
             self._saves.finish(self._engine, self._saved.popleft())
         self._snapshots.tidy(self._engine)
@@ -148,7 +148,7 @@ class Work:
             writer.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, command: Command) -> Event | None:
-        """One command, and its answer; None: it is told later."""
+        """One command, and its answer; None: it is sent later."""
         try:
             output = self._output(command)
         except Exception as error:

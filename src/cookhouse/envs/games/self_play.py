@@ -91,7 +91,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """How a group's games start."""
+    """Start of a group's games."""
 
     start: int
     target: int
@@ -136,7 +136,7 @@ class GameTable:
         return is_allowed, self._next_game(player, index)
 
     def _is_decided(self, player: int, index: int) -> bool:
-        """Whether it is known where the player moves next: in the other game while it lasts, else in the same."""
+        """True if it is known where the player moves next: in the other game while it lasts, else in the same."""
         waited_for = self.games[1 - index] if not self.games[1 - index].is_over else self.games[index]
         return waited_for.is_over or waited_for.to_move == player
 

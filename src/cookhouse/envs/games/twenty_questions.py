@@ -34,7 +34,7 @@ _LARGER = {"larger", "greater", "higher", "more"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What an answerer says, and figures of how it came to that."""
+    """Reply of an answerer, with figures on how it was made."""
 
     text: str
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -137,7 +137,7 @@ WORDS: tuple[str, ...] = tuple(_NAMES.split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """What is to be found out; `candidates` are named at the start, if there are any."""
+    """Word that is to be found out; `candidates` are named at the start, if there are any."""
 
     word: str
     candidates: Sequence[str] = ()
@@ -149,7 +149,7 @@ class Secret:
         return _which(self.candidates)
 
     def is_named_by(self, text: str) -> bool:
-        """Whether a message is a right guess: the word alone, or after `Is it`, `Guess:` and the like."""
+        """True if a message is a right guess: the word alone, or after `Is it`, `Guess:` and the like."""
         guess = _ARTICLE.sub("", _LEAD.sub("", text.strip())).strip(" \t\"'*.?!")
         return guess.casefold() == self.word.casefold()
 
@@ -201,7 +201,7 @@ class TwentyQuestionsEnv:
         )
 
     async def _is_possible(self, word: str, said: str, answer: str) -> bool:
-        """Whether the same would have been answered if `word` were the secret."""
+        """True if the same would have been answered if `word` were the secret."""
         return not Secret(word=word).is_named_by(said) and (await self._answerer(word, said)).text == answer
 
 

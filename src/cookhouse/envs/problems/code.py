@@ -18,7 +18,7 @@ _DEFINITION = re.compile(r"^\s*(async\s+)?def\s+\w+\s*\(", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeProblem:
-    """What is asked, and the tests that the program must pass."""
+    """Question, with the tests that the program must pass."""
 
     question: str
     tests: Sequence[CodeTest]

@@ -28,19 +28,19 @@ class ProblemEnv(ABC):
 
     @abstractmethod
     def get_question(self) -> str:
-        """What the model is asked."""
+        """Question to the model."""
 
     @abstractmethod
     def get_expected(self) -> str:
-        """What a right answer would be, for people who read the transcript."""
+        """A right answer, for people who read the transcript."""
 
     @abstractmethod
     def check_format(self, answer: str) -> bool:
-        """Whether an answer can be graded at all."""
+        """True if an answer can be graded at all."""
 
     @abstractmethod
     async def check_answer(self, answer: str) -> float:
-        """How right an answer is, from 0 to 1."""
+        """Grade of an answer, from 0 to 1."""
 
     # ------------------------------------------------------------------ the mechanism
 

@@ -150,7 +150,7 @@ class PromptsConfig(EnvConfig):
 
 
 def _tags(extra: Mapping[str, Any]) -> Sequence[str]:
-    """What metrics are reported by, if the row says."""
+    """Tags by which metrics are reported, if the row has them."""
     skill = extra.get("skill")
     return (skill,) if isinstance(skill, str) and skill != "prompts" else ()
 

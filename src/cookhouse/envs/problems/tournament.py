@@ -79,7 +79,7 @@ class TournamentGroupBuilder:
     """Of who meets whom."""
     format_coef: float = 1.0
     rule: Grader | None = None
-    """Grades held-out answers beside the preference model."""
+    """Grades held-out answers in addition to the preference model."""
 
     async def make_envs(self) -> Sequence[Env]:
         return [AnswerEnv(self.prompt, self.prompting, format_coef=self.format_coef) for _ in range(self.group_size)]
@@ -136,7 +136,7 @@ class TournamentGroupBuilder:
         return score, metrics
 
     async def _judge(self, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Judgment]:
-        """What the model says of each two texts, all asked at once; noted side by side for whoever reads the page."""
+        """The model's judgments on each two texts, all asked at once; noted side by side for whoever reads the page."""
         wanted = list(dict.fromkeys(pairs))
         asked = [pair for pair in wanted if (pair[1], pair[0]) not in wanted[: wanted.index(pair)]]
         try:
@@ -152,7 +152,7 @@ class TournamentGroupBuilder:
 
 
 def meetings(num_answers: int, num_rounds: int | None, rng: random.Random) -> list[tuple[int, int]]:
-    """Which answers of a group meet: all of them each other, or each at least `num_rounds` others, at drawn
+    """Pairs of a group's answers that meet: all of them each other, or each at least `num_rounds` others, at drawn
     distances around the circle of them. Each two meet once at most.
     """
     if num_rounds is None or num_rounds >= num_answers - 1:

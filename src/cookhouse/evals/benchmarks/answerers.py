@@ -17,7 +17,7 @@ from cookhouse.sampling_client import SamplingClient
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSampling:
-    """How answers are sampled, or of which choices they are the likeliest."""
+    """Sampling parameters of answers, or the choices of which the likeliest is taken."""
 
     num_samples: int = 1
     max_tokens: int

@@ -20,7 +20,7 @@ class SampledAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """What one answer is worth."""
+    """Grade of one answer."""
 
     correct: float
     """How right it is, from 0 to 1."""
@@ -31,7 +31,7 @@ class Grade:
 
 
 class Outcome(StrEnum):
-    """What came of one answer."""
+    """Outcome of one answer."""
 
     RIGHT = "right"
     WRONG = "wrong"

@@ -47,7 +47,7 @@ def benchmark_figures(loaded: "LoadedBenchmark", attempts: Sequence[Attempt]) ->
 
 
 def is_of_group(name: str) -> bool:
-    """Whether a figure is of one kind of problems, as those by group are; pages have these, tables leave them out."""
+    """True if a figure is of one kind of problems, as those by group are; pages have these, tables leave them out."""
     return name.startswith("correct/")
 
 

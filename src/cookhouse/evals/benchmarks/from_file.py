@@ -84,7 +84,7 @@ def file_benchmark(name: str) -> FileBenchmark:
 
 
 def _header(row: object, place: str) -> Options | None:
-    """What the first line says of all that follow; None if it asks something itself. Raises `InputError`."""
+    """Options in the first line for all that follow; None if it is an item itself. Raises `InputError`."""
     fields: Any = reduce(in_our_case, [(name,) for name in (*_QUESTIONS, *_OF_FILE)], row)
     if not isinstance(fields, Mapping) or any(name in fields for name in (*_QUESTIONS, "answer")):
         return None
@@ -102,7 +102,7 @@ def _header(row: object, place: str) -> Options | None:
 
 
 def _item(row: object, place: str, header: Options, judge: Judge) -> BenchmarkItem:
-    """What a row asks. Raises `InputError` as `place: reason`."""
+    """Item of a row. Raises `InputError` as `place: reason`."""
     if not isinstance(row, Mapping):
         raise InputError(f"{place}: a row must be an object, not {type(row).__name__}")
     given: Mapping[str, Any] = reduce(in_our_case, [(name,) for name in (*_QUESTIONS, *_OF_ITEM)], row)

@@ -32,7 +32,7 @@ class BenchmarkEvaluator(SamplingClientEvaluator):
 
     @property
     def benchmark(self) -> Benchmark:
-        """What it asks."""
+        """The benchmark that it asks."""
         return self._loaded.benchmark
 
     async def prepare(self) -> None:

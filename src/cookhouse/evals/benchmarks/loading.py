@@ -43,7 +43,7 @@ def benchmarks_named(text: str) -> list[Benchmark]:
 
 
 def sources_of_benchmarks(benchmarks: Sequence[Benchmark], given: str | None) -> dict[str, DataSource]:
-    """Where the rows of each benchmark are, by its name. `given` is a folder that has a file for each, `NAME=SOURCE`
+    """Sources of each benchmark's rows, by its name. `given` is a folder that has a file for each, `NAME=SOURCE`
     for some of them, separated by commas, or the source of the only one; None: where each is by itself.
 
     Raises:

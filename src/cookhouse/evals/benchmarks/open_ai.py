@@ -107,7 +107,7 @@ class OpenAIAnswerer:
 
 
 class CompletedBy:
-    """Who answers messages one at a time, greedily; fits `cookhouse.rl.MessageCompleter`."""
+    """Completer of messages one at a time, greedily; fits `cookhouse.rl.MessageCompleter`."""
 
     def __init__(self, answerer: OpenAIAnswerer) -> None:
         self._answerer = answerer
@@ -128,7 +128,7 @@ def _answer(choice: dict[str, Any]) -> SampledAnswer:
 
 
 def _param(response: httpx.Response) -> str | None:
-    """Which part of the request is to blame, where the answer says so as OpenAI's own does."""
+    """Parameter of the request that is at fault, where the answer names it as OpenAI's own does."""
     try:
         param = response.json()["error"]["param"]
     except (ValueError, KeyError, TypeError):

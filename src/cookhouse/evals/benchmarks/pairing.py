@@ -37,10 +37,10 @@ class PairedDifference:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval does not hold 0."""
+        """True if the interval does not hold 0."""
         return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
 
 
 def paired_difference(first: Sequence[Attempt], second: Sequence[Attempt]) -> PairedDifference:
-    """How much more of the items the second model answers right."""
+    """Difference of the shares of items that the second model and the first answer right."""
     return PairedDifference.of(*({attempt.place: attempt.correct for attempt in some} for some in (first, second)))

@@ -17,7 +17,7 @@ _MAX_SEED = 2**31
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
-    """How the items of benchmarks are asked."""
+    """Options with which the items of benchmarks are asked."""
 
     num_samples: int = 1
     max_tokens: int | None = None
@@ -29,7 +29,7 @@ class AnswerOptions:
     """Items being answered or graded at a time."""
 
     def draw(self, loaded: LoadedBenchmark, place: int) -> AnswerSampling:
-        """How an item is answered: the same for the same seed, whatever else is asked."""
+        """Sampling parameters for an item: the same for the same seed, whatever else is asked."""
         return AnswerSampling(
             num_samples=self.num_samples,
             max_tokens=self.max_tokens or loaded.benchmark.max_tokens,
@@ -39,7 +39,7 @@ class AnswerOptions:
         )
 
     def messages(self, item: BenchmarkItem) -> Sequence[Message]:
-        """What is asked."""
+        """Messages of the prompt."""
         if self.system_prompt is None:
             return item.messages
         return [{"role": "system", "content": self.system_prompt}, *item.messages]

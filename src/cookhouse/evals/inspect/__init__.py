@@ -26,7 +26,7 @@ def task_spec(name: str) -> str:
 
 
 def is_inspect_task(thing: object) -> bool:
-    """Whether this is a function with Inspect AI's `@task`."""
+    """True if this is a function with Inspect AI's `@task`."""
     if "inspect_ai" not in sys.modules:  # who has the decorator has imported it
         return False
     from inspect_ai.util import registry_info

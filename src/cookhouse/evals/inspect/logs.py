@@ -19,7 +19,7 @@ from cookhouse.evals.inspect.messages import said_after, to_shown
 _NO_NAME = re.compile(r"[^\w.@-]+")
 _STDERR = "stderr"
 _MEANS = ("accuracy", "mean")
-"""Metrics that the `stderr` beside them is of."""
+"""Metrics that the `stderr` next to them is of."""
 _TO_FLOAT = value_to_float()
 _LEFT_OUT = {"events", "store", "attachments"}
 """Of samples, which may be large."""
@@ -68,7 +68,7 @@ def read_result(log: Path, sample_ids: Sequence[int | str]) -> InspectResult:
 
 
 def result_name(task: str) -> str:
-    """What the figures of a task stand under."""
+    """Name under which the figures of a task stand."""
     return f"inspect/{_name(task)}"
 
 
@@ -137,7 +137,7 @@ def _grade(sample: EvalSample) -> Grade:
 
 
 def _value(sample: EvalSample) -> float | None:
-    """What the first scorer gave; None if there is no number in it."""
+    """Value of the first scorer; None if there is no number in it."""
     value: Any = next((score.value for score in (sample.scores or {}).values()), None)
     while isinstance(value, Mapping | list):
         value = next(iter(value.values() if isinstance(value, Mapping) else value), None)

@@ -27,7 +27,7 @@ def to_messages(messages: Sequence[ChatMessage]) -> list[Message]:
 
 
 def to_schemas(tools: Sequence[ToolInfo]) -> list[dict[str, Any]]:
-    """What tools declare, as a message's `tools` hold it."""
+    """Declarations of tools, as a message's `tools` hold it."""
     return [
         {
             "type": "function",
@@ -54,14 +54,14 @@ def to_answer(message: Message, model: str) -> ChatMessageAssistant:
 
 
 def to_shown(asked: str | list[ChatMessage]) -> list[Message]:
-    """What a sample asks, as text."""
+    """Prompt of a sample, as text."""
     if isinstance(asked, str):
         return [{"role": "user", "content": asked}]
     return [{"role": message.role, "content": message.text} for message in asked]
 
 
 def said_after(messages: Sequence[ChatMessage]) -> str:
-    """What was said from the model's first message on: that, or all the turns with what tools gave."""
+    """Messages from the model's first one on: that, or all the turns with what tools gave."""
     start = next((n for n, message in enumerate(messages) if message.role == "assistant"), len(messages))
     turns = [(message.role, "\n".join(filter(None, [message.text, *_called(message)]))) for message in messages[start:]]
     if len(turns) == 1:

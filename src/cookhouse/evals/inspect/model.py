@@ -57,7 +57,7 @@ class SampledModel(ModelAPI):
         self._has_told = False
 
     async def open(self) -> OpenWeights:
-        """What answers."""
+        """Open the weights that answer."""
         assert self._asked is not None
         return self._asked
 
@@ -106,7 +106,7 @@ class SampledModel(ModelAPI):
     async def sample(
         self, asked: OpenWeights, prompt: tinker.ModelInput, params: tinker.SamplingParams, config: GenerateConfig
     ) -> tinker.SampleResponse:
-        """What the service samples."""
+        """Sample at the service."""
         given: dict[str, Any] = {"topk_sample_logprobs": config.top_logprobs} if config.top_logprobs else {}
         client: Any = asked.client
         response: tinker.SampleResponse = await client.sample(prompt, config.num_choices or 1, params, **given)

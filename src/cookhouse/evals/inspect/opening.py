@@ -104,7 +104,7 @@ class CompletedModel(ModelAPI):
 
 
 async def model_of(answerer: Answerer, name: str) -> ModelAPI:
-    """What answers benchmarks, as a model.
+    """The answerer of benchmarks, as a model of Inspect AI.
 
     Raises:
         InputError: Inspect AI asks an OpenAI-compatible address by a package that is not installed.

@@ -39,7 +39,7 @@ class InspectTask:
 
 @dataclass(frozen=True, kw_only=True)
 class InspectOptions:
-    """How tasks are asked. What is None is for the task to say."""
+    """Options with which tasks are asked. Those that are None are left to the task."""
 
     seed: int = 0
     epochs: int | None = None
@@ -151,7 +151,7 @@ async def _retry(path: Path, folder: Path) -> list[EvalLog]:
 async def _until(
     work: Coroutine[Any, Any, list[EvalLog]], stopped: Callable[[], Awaitable[object]] | None
 ) -> list[EvalLog]:
-    """What the work gives; nothing if it was stopped before."""
+    """Logs of the work; none if it was stopped before."""
     job = asyncio.ensure_future(work)
     stop = asyncio.ensure_future(stopped()) if stopped is not None else asyncio.get_running_loop().create_future()
     try:

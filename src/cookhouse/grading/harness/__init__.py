@@ -1,10 +1,10 @@
-"""Modules that run beside a solution in a sandbox; of most only the texts are used here.
+"""Modules that run next to a solution in a sandbox; of most only the texts are used here.
 
 Members:
     plain        values as JSON, so that nothing but plain data leaves a solution's process
     solution     a solution's process: load it with the names that judges give, call a function of it
     judge        a judge's process: tests whose calls go to a solution in another process
-    units        the unit beside a number
+    units        the unit next to a number
     numerals     mathematical answers that are one number
     characters   Unicode as LaTeX
     spelling     one spelling for what is written in several

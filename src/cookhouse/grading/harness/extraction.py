@@ -45,7 +45,7 @@ _MAX_DEPTH = 20  # of brackets
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """`kind` tells apart what cannot be equal: brackets, the shape of a matrix, how items are joined."""
+    """`kind` distinguishes what cannot be equal: brackets, the shape of a matrix, how items are joined."""
 
     kind: str
     items: Sequence[str]
@@ -62,7 +62,7 @@ def is_same_answer(answer: str, expected: str, algebra: Algebra) -> bool:
 
 
 def _is_same_choice(ours: str, theirs: str, algebra: Algebra) -> bool | None:
-    """Whether a choice with its text (`C) 42`) is the expected one, a letter, a text or both; None for no choice."""
+    """True if a choice with its text (`C) 42`) is the expected one, a letter, a text or both; None for no choice."""
     (our_letter, our_text), (their_letter, their_text) = split_choice(ours), split_choice(theirs)
     if (not our_letter and not their_letter) or (their_letter.islower() and not their_text):
         return None
@@ -128,7 +128,7 @@ def _without_names(ours: str, theirs: str) -> tuple[str, str] | None:
 
 
 def _result(text: str, algebra: Algebra) -> str | None:
-    """What `10/2 = 5` comes to; None where there are variables or relations, or it does not come to that."""
+    """Result of, say, `10/2 = 5`; None where there are variables or relations, or it does not come to that."""
     name, *parts = text.split("=")
     if not re.fullmatch(_NAME, name.strip()):
         parts = [name, *parts]
@@ -250,7 +250,7 @@ def _marks(text: str) -> list[str]:
 
 
 def _letters(text: str) -> str:
-    r"""What is left to compare of words: without case, blanks, `\text` and parentheses."""
+    r"""Letters of words that are compared: without case, blanks, `\text` and parentheses."""
     text = re.sub(r"\\(?:text|overline|cdot|angle)(?![a-zA-Z])|[ (){}\\*.'-]", "", text)
     return text.casefold()
 

@@ -39,7 +39,7 @@ _NOTATION = LatexExtractionConfig(
     normalization_config=dataclasses.replace(LatexExtractionConfig().normalization_config, units=False),
 )
 _IMAGINARY = re.compile(r"(?<=[\d)}])i(?![A-Za-z])")  # apart, so that it is the same in `3i` and in `i`
-_DIGITS = 1000  # to which constants are told apart
+_DIGITS = 1000  # to which constants are distinguished
 _ROUNDING = 5e-4  # of a value, that a decimal of six places may be off by
 _is_near = grader.sympy_numeric_eq
 

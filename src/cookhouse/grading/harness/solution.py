@@ -1,6 +1,6 @@
 """A solution's process: nothing that runs here knows what the tests expect.
 
-Whatever this process is made to send, it is read as plain data, and compared elsewhere.
+Whatever this process is made to send, it is read as plain data, and compared in another process.
 """
 
 import importlib

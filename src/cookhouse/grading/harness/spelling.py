@@ -200,7 +200,7 @@ def _plain(text: str) -> str:
 
 
 def _with_arguments(text: str, call: re.Pattern[str], form: str) -> str:
-    """What stands in parentheses behind each call, in another form."""
+    """Rewrite what stands in parentheses behind each call."""
     start = 0
     while match := call.search(text, start):
         depth = 0

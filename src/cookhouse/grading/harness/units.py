@@ -1,4 +1,4 @@
-r"""The unit that may stand beside a number, in one form: `12 cm`, `12\text{ centimeters}` and `12厘米` are the same."""
+r"""The unit that may follow a number, in one form: `12 cm`, `12\text{ centimeters}` and `12厘米` are the same."""
 
 import re
 
@@ -123,7 +123,7 @@ def _symbol_name(match: re.Match[str]) -> str | None:
 
 
 def _may_be_unit(words: str, space: str) -> bool:
-    """Whether letters after a number are a unit, not a variable or a function."""
+    """True if letters after a number are a unit, not a variable or a function."""
     if re.search(f"[{CJK}]", words):
         return words in _SYNONYMS or (_NO_CJK_UNITS.search(words) is None and words[0] not in CJK_SCALES)
     if words in ("G", "M"):  # a thousand millions, a million

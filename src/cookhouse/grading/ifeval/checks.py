@@ -96,7 +96,7 @@ _POSTSCRIPTS = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
 
 
 def holds(count: int, relation: str, number: int) -> bool:
-    """Whether `count` is, as the relation says, less than the number or at least it."""
+    """True if `count` is, as the relation says, less than the number or at least it."""
     return count < number if relation == "less than" else count >= number
 
 

@@ -56,7 +56,7 @@ class Instruction:
     settings: Mapping[str, Any]
 
     def __call__(self, answer: str) -> bool:
-        """Whether an answer follows it; one of white space follows none."""
+        """True if an answer follows it; one of white space follows none."""
         return bool(answer.strip()) and CHECKS[self.id](answer, **self.settings)
 
 
@@ -65,7 +65,7 @@ def parse_instructions(row: Mapping[str, Any]) -> tuple[Instruction, ...]:
 
     Raises:
         InputError: an instruction is none of `CHECKS` or has other settings than its check, or it needs the language
-            of an answer, which cannot be told here.
+            of an answer, which cannot be found out here.
     """
     ids, kwargs = row.get("instruction_id_list"), row.get("kwargs")
     if not _is_list(ids, str) or not _is_list(kwargs, Mapping) or len(ids) != len(kwargs) or not ids:
@@ -76,7 +76,7 @@ def parse_instructions(row: Mapping[str, Any]) -> tuple[Instruction, ...]:
 
 
 def follows(instruction_id: str, kwargs: Mapping[str, Any], answer: str) -> bool:
-    """Whether an answer follows one instruction. Raises as `parse_instructions`."""
+    """True if an answer follows one instruction. Raises as `parse_instructions`."""
     return _instruction(instruction_id, kwargs)(answer)
 
 
@@ -132,7 +132,7 @@ def _listed(names: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionScores:
-    """Which instructions of a prompt an answer follows, one by one."""
+    """Scores of an answer for each instruction of a prompt."""
 
     strict: tuple[bool, ...]
     """As it was written."""
@@ -141,17 +141,17 @@ class InstructionScores:
 
     @property
     def prompt_strict(self) -> bool:
-        """Whether it follows all of them as it was written."""
+        """True if it follows all of them as it was written."""
         return all(self.strict)
 
     @property
     def prompt_loose(self) -> bool:
-        """Whether it follows each of them, loosely."""
+        """True if it follows each of them, loosely."""
         return all(self.loose)
 
 
 def score_instructions(instructions: Sequence[Instruction], answer: str) -> InstructionScores:
-    """Whether an answer follows the instructions of its prompt. The model's text makes it raise nothing."""
+    """Score an answer by the instructions of its prompt. The model's text makes it raise nothing."""
     forms = _loose_forms(answer)
     return InstructionScores(
         strict=tuple(instruction(answer) for instruction in instructions),

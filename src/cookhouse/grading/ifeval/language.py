@@ -8,7 +8,7 @@ from cookhouse.extras import install_command
 
 
 def is_in_language(answer: str, language: str) -> bool:
-    """Whether `language`, a code such as "en", is the likeliest; of text without a letter any language is.
+    """True if `language`, a code such as "en", is the likeliest; of text without a letter any language is.
 
     The same for the same text: the library draws at random, here always from the same seed. Raises `InputError` where
     it is not installed.
@@ -24,7 +24,7 @@ def is_in_language(answer: str, language: str) -> bool:
 
 
 def require_language(language: str, instruction: str) -> None:
-    """Raise `InputError` unless it can be told here whether an answer is in a language, which an instruction asks."""
+    """Raise `InputError` unless this can find out whether an answer is in a language, which an instruction asks."""
     known = _library(f"instruction {instruction}").get_lang_list()
     if language not in known:
         raise InputError(

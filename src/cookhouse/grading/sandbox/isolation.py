@@ -22,7 +22,7 @@ class IsolationMethod(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Isolation:
-    """What a local sandbox keeps a program from, and what it does not."""
+    """Restrictions that a local sandbox puts on a program, and those that it does not."""
 
     method: IsolationMethod
     missing: tuple[str, ...]
@@ -46,7 +46,7 @@ def possible_methods() -> list[IsolationMethod]:
 
 
 def check_weak_isolation(reasons: Sequence[str], *, is_chosen: bool) -> None:
-    """Whether programs that nobody trusts may run isolated by nothing but their process.
+    """Refuse, unless it is allowed, to run untrusted programs isolated by nothing but their process.
 
     Only where the caller has chosen so, or `COOKHOUSE_WEAK_SANDBOX=1` is set; never as root, whose programs nothing
     would keep from the files of all users. Raises InputError otherwise; `reasons` say why nothing better is there.

@@ -68,7 +68,7 @@ class LocalSandbox:
         atexit.register(self.close)
 
     def isolation(self) -> Isolation:
-        """What programs are kept from, and what not. Starts a worker if none has run yet; raises as `run`."""
+        """Restrictions on programs. Starts a worker if none has run yet; raises as `run`."""
         if self._isolation is None:
             self._start_worker().close()
         assert self._isolation is not None

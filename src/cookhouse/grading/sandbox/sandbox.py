@@ -44,7 +44,7 @@ class Program:
 
 
 class ExecutionOutcome(enum.StrEnum):
-    """How an execution ended."""
+    """End of an execution."""
 
     OK = "ok"  # status 0
     NONZERO_EXIT = "nonzero exit"  # an uncaught exception, sys.exit with an error
@@ -57,7 +57,7 @@ class ExecutionOutcome(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Execution:
-    """What came of a program. `status` is negative for a signal, None where the program was ended from outside."""
+    """Result of a program. `status` is negative for a signal, None where the program was ended from outside."""
 
     outcome: ExecutionOutcome
     status: int | None

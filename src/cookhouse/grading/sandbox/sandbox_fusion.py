@@ -16,7 +16,7 @@ _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 0.5  # doubled after each further failure
 _GRACE_SECONDS = 30.0  # beyond a run's own limit: the server may let it wait
 _ESCAPED_BYTES = 6  # of one byte in JSON, at most
-_OTHER_BYTES = 1 << 16  # of an answer, beside the two streams
+_OTHER_BYTES = 1 << 16  # of an answer, besides the two streams
 _TOO_LONG = Execution(
     outcome=ExecutionOutcome.OUTPUT, status=None, stdout=b"", stderr=b"", seconds=0.0, is_truncated=True
 )

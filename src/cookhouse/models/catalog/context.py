@@ -25,6 +25,6 @@ def context_of_config(config: Mapping[str, Any]) -> int | None:
 
 
 def _ropes(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What a config says of rotary embeddings, by its name of today or of before, for all layers or by kind."""
+    """Settings of a config on rotary embeddings, by their name of today or of before, for all layers or by kind."""
     ropes = [rope for name in ("rope_parameters", "rope_scaling") if isinstance(rope := values.get(name), Mapping)]
     return [*ropes, *(part for rope in ropes for part in rope.values() if isinstance(part, Mapping))]

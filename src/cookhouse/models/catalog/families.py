@@ -21,7 +21,7 @@ class Family:
     model_types: tuple[str, ...]
     """What config.json calls it."""
     vocab_size: int | None = None
-    """By which its models are told from others of the same type; None: by the type alone."""
+    """By which its models are distinguished from others of the same type; None: by the type alone."""
     renderers: tuple[str, ...] = ()
     """Every renderer of its own that fits some model of the family. Of a model that is known by its files, the first
     that writes what its chat template writes is the default.
@@ -117,6 +117,6 @@ def family_of_type(model_type: object, vocab_size: object) -> str | None:
 
 
 def renderers_of_type(model_type: object) -> tuple[str, ...]:
-    """The renderers of every family of that type: one that is told by its vocabulary takes none from the others."""
+    """The renderers of every family of that type: one recognized by its vocabulary takes none from the others."""
     alike = [family for family in FAMILIES.values() if model_type in family.model_types]
     return tuple(dict.fromkeys(name for family in alike for name in family.renderers))

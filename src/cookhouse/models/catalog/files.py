@@ -34,7 +34,7 @@ def tokenizer_folder(model: str) -> Path:
 
 
 def has_config(folder: Path) -> bool:
-    """Whether a folder has a config.json; that of a tokenizer alone has none."""
+    """True if a folder has a config.json; that of a tokenizer alone has none."""
     return (folder / _CONFIG).is_file()
 
 
@@ -46,7 +46,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def has_chat_template(folder: Path) -> bool:
-    """Whether there is a chat template, or several by name; base models have none."""
+    """True if there is a chat template, or several by name; base models have none."""
     if (template := folder / "chat_template.jinja").is_file():
         return bool(_read_text(template))
     config = folder / "tokenizer_config.json"

@@ -19,7 +19,7 @@ from cookhouse.models.tokenizers import get_tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What is known of a model before its chat template is tried."""
+    """Facts known of a model before its chat template is tried."""
 
     family: str | None
     renderers: tuple[str, ...]

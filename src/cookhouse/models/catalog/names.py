@@ -11,7 +11,7 @@ _SIZE = r"\d+(\.\d+)?[BMbm](-A\d+B)?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What the table says of models whose name fits a pattern."""
+    """Entry of the table for models whose name fits a pattern."""
 
     pattern: str
     """Of the name after the organization, as a whole."""

@@ -59,13 +59,13 @@ _TABLE: Mapping[str, Mapping[str, float]] = {
 
 
 def table_prices(model: str) -> Prices | None:
-    """What the table says of a model, by the context that it is rented out with; None: nothing."""
+    """Prices of a model in the table, by the context that it is rented out with; None: it is not there."""
     found = _TABLE.get(_own_name(model)) or _TABLE.get(_own_name(plain_name(model)))
     return None if found is None else Prices(by_kind=found, source=f"US dollars, as they were in {AS_OF}")
 
 
 def published_prices(model: str, published: Any) -> Prices | None:
-    """What the published list says of a model; None: nothing that can be read."""
+    """Prices of a model in the published list; None: none that can be read."""
     rows = [row for row in published if isinstance(row, dict)] if isinstance(published, list) else []
     named = {_own_name(row["tinker_id"]): row for row in rows if isinstance(row.get("tinker_id"), str)}
     row = named.get(_own_name(model)) or named.get(_own_name(plain_name(model)))

@@ -33,7 +33,7 @@ SUCCESSORS: Mapping[str, str] = {
 
 
 def successors(model: str) -> list[str]:
-    """What came in the place of a model, one after the other; the newest is last."""
+    """Successors of a model, one after the other; the newest is last."""
     found: list[str] = []
     name = plain_name(model)
     while (name := SUCCESSORS.get(name, "")) and name not in found:

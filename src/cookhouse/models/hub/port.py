@@ -15,7 +15,7 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.tx
 
 
 class HubPart(StrEnum):
-    """How much of a model is asked for."""
+    """Part of a model that is asked for."""
 
     CONFIG = "config"
     """config.json alone."""
@@ -66,7 +66,7 @@ def check_name(name: str) -> str:
 
 
 def is_whole(folder: Path, part: HubPart) -> bool:
-    """Whether a folder has all of a part."""
+    """True if a folder has all of a part."""
     has_config = (folder / "config.json").is_file()
     has_tokenizer = any((folder / name).is_file() for name in _TOKENIZER_FILES)
     match part:

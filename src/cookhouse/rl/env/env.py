@@ -18,7 +18,7 @@ Metrics: TypeAlias = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What an environment makes of an action."""
+    """Result of an action in an environment."""
 
     reward: float
     episode_done: bool

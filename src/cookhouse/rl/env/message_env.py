@@ -21,7 +21,7 @@ from cookhouse.rl.trajectory import observed_tokens
 
 @dataclass(frozen=True, kw_only=True)
 class MessageStepResult:
-    """What an environment makes of a message; the fields of `StepResult`, with messages for tokens."""
+    """Result of a message in an environment; the fields of `StepResult`, with messages for tokens."""
 
     reward: float
     episode_done: bool
@@ -119,7 +119,7 @@ class EnvFromMessageEnv:
         if rendered[: len(self._observation) + len(action)] == self._observation + action:
             return rendered
         if list(next_messages[: len(said)]) != said:
-            return rendered  # the environment tells another story than what happened
+            return rendered  # the environment's messages differ from what happened
         untrained: list[Message] = [{**m, "trainable": False} for m in said]
         closed = self._renderer.build_supervised_example(untrained, TrainOnWhat.CUSTOMIZED)[0].to_ints()
         # The end mark is where sampled and rendered tokens meet; one that is text may lie inside a token.

@@ -6,7 +6,7 @@ _OWN = "own/"
 
 
 def own_name(name: str) -> str:
-    """What a figure of a user's own is called where the run has one of its name."""
+    """Name of a figure of a user's own where the run has one of its name."""
     return _OWN + name
 
 

@@ -9,7 +9,7 @@ from cookhouse.callables.returned import number_of, refused, returned_metrics, r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnedStep:
-    """What `StepResult` and `MessageStepResult` have in common; its own copies."""
+    """Common fields of `StepResult` and `MessageStepResult`; its own copies."""
 
     reward: float
     episode_done: bool
@@ -19,7 +19,7 @@ class ReturnedStep:
 
 
 def returned_step(step: Callable[..., Any], result: Any, wants: type) -> ReturnedStep:
-    """What the function `step` returned: the fields of `wants`. Raises `InputError` for anything else."""
+    """Read what the function `step` returned: the fields of `wants`. Raises `InputError` for anything else."""
     missing = [name for name in ("reward", "episode_done", "metrics", "logs") if not hasattr(result, name)]
     if missing:
         raise refused(step, result, f"it must return a {wants.__name__}, with reward and episode_done")

@@ -11,7 +11,7 @@ ALL = "all"
 
 
 def checked_tag(tag: str) -> str:
-    """A tag. Raises `InputError` where metrics could not be told from those of all groups."""
+    """A tag. Raises `InputError` where metrics could not be distinguished from those of all groups."""
     if tag == ALL or not tag or "/" in tag:
         raise InputError(
             f"{tag!r} cannot be the name of an environment: metrics are reported as env/{ALL}/METRIC for all groups, "

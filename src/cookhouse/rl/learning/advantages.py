@@ -104,7 +104,7 @@ def gae_advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[
 
 
 def no_advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[Floats]:
-    """0 for every turn: what is learned comes from elsewhere, such as a teacher."""
+    """0 for every turn: what is learned comes from another source, such as a teacher."""
     del settings
     return [np.zeros(len(trajectory.transitions)) for trajectory in group.trajectories_G]
 
@@ -132,7 +132,7 @@ ADVANTAGES: OpenSet[Advantages] = OpenSet(
 
 
 def rewards_differ(group: TrajectoryGroup) -> bool:
-    """Whether its trajectories have more total rewards than one, beyond rounding."""
+    """True if its trajectories have more total rewards than one, beyond rounding."""
     return differ(group.get_total_rewards())
 
 

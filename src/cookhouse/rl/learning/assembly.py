@@ -96,7 +96,7 @@ def by_turn(
     *,
     is_masked: Callable[[Trajectory], bool] = lambda _: False,
 ) -> list[list[list[list[float] | None]]]:
-    """What the targets of the datums of all groups have, at sampled tokens: of each group, of each trajectory, of each
+    """Values of the targets of all groups' datums, at sampled tokens: of each group, of each trajectory, of each
     turn; None in trajectories that are masked, of which there is no datum.
     """
     parts = [

@@ -123,7 +123,7 @@ def teacher_advantages(
     *,
     gamma: float = 0.0,
 ) -> list[tinker.Datum]:
-    """Datums with −coef · mask · d added to their advantages, d against a teacher's logprobs, which stand beside them
+    """Datums with −coef · mask · d added to their advantages, d against a teacher's logprobs, which stand next to them
     as `teacher_logprobs` (https://thinkingmachines.ai/blog/on-policy-distillation). `gamma` as in `kl_penalty`.
 
     Raises:

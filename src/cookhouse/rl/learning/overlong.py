@@ -9,7 +9,7 @@ from cookhouse.telemetry import keys
 
 
 def soft_overlong_punishment(num_tokens: int, *, max_tokens: int, cache_tokens: int) -> float:
-    """What is added to the reward of an answer of so many tokens, from 0 down to −1 (equation 13).
+    """Amount that is added to the reward of an answer of so many tokens, from 0 down to −1 (equation 13).
 
     0 up to max − cache tokens, then ((max − cache) − tokens) / cache, and −1 from `max_tokens` on.
     """
@@ -32,7 +32,7 @@ def overlong_metrics(groups_P: Sequence[TrajectoryGroup], settings: OverlongSett
 
 
 def is_masked(trajectory: Trajectory, settings: OverlongSettings) -> bool:
-    """Whether a trajectory is left out of the loss, because a limit of tokens ended it."""
+    """True if a trajectory is left out of the loss, because a limit of tokens ended it."""
     return settings.overlong_answers == "mask" and trajectory.is_truncated
 
 

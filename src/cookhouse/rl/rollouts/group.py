@@ -85,7 +85,7 @@ class _Start:
 class _GroupRollout:
     """State of one group; used once.
 
-    `_attempt_of` counts the attempts at each member that have failed: what is heard of an earlier one comes too late.
+    `_attempt_of` counts the attempts at each member that have failed: news of an earlier one comes too late.
     """
 
     def __init__(
@@ -315,7 +315,7 @@ def _coupled(builder: EnvGroupBuilder, size: int) -> dict[int, frozenset[int]]:
 def _failures(
     failed: Sequence[int], together: Sequence[int], attempt: int, error: AttemptFailedError, outcome: str
 ) -> list[RolloutFailure]:
-    """Those of the partners first: the last one is to say what went wrong."""
+    """Failures, those of the partners first: the last one is to name the cause."""
     reason = f"member {failed[0]} failed, with whom it plays"
     left = [
         RolloutFailure(member=member, attempt=attempt, origin="partner", reason=reason, outcome=outcome)

@@ -23,7 +23,7 @@ _NAMES = frozenset(
 )
 _ROOMS = ("stop/", "by_group/")
 _ENDS = ("_n", "_stderr", "_not_finite")
-"""Of figures that stand beside a mean."""
+"""Of figures that stand next to a mean."""
 _GOOD_REWARD = 0.5
 """A group whose rewards are all equal is all good from here on, and all bad below."""
 
@@ -62,11 +62,11 @@ def group_metrics(groups_P: Sequence[TrajectoryGroup]) -> dict[str, float]:
 
 
 def own_names(groups_P: Sequence[TrajectoryGroup]) -> dict[str, str]:
-    """What each metric of the environments' own is called beside the figures of the run."""
+    """Names of the environments' own metrics next to the figures of the run."""
     theirs = {name for group in groups_P for report in _reports(group) for name in report}
     names: dict[str, str] = {}
     shown: set[str] = set()
-    for name in sorted(theirs, key=len):  # a mean before what stands beside it
+    for name in sorted(theirs, key=len):  # a mean before what stands next to it
         found = own_name(name) if _is_taken(plain_name(name), theirs) else name
         while found in shown or _stands_beside(found, shown):
             found = own_name(found)
@@ -76,7 +76,7 @@ def own_names(groups_P: Sequence[TrajectoryGroup]) -> dict[str, str]:
 
 
 def not_finite(groups_P: Sequence[TrajectoryGroup]) -> Counter[str]:
-    """How many values of each metric of the environments' own are NaN or infinite."""
+    """Number of values of each of the environments' own metrics that are NaN or infinite."""
     reports = [report for group in groups_P for report in _reports(group)]
     return Counter(name for report in reports for name, value in report.items() if not math.isfinite(value))
 

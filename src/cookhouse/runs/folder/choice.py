@@ -36,7 +36,7 @@ def _default_registry() -> "ModelRegistry":
 
 
 class FolderChoice(StrEnum):
-    """What becomes of a run directory when a run starts."""
+    """Treatment of a run directory when a run starts."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -45,7 +45,7 @@ class FolderChoice(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSpec:
-    """Which folder a run writes to, and what to do if it is there already."""
+    """Folder that a run writes to, and what to do if it exists already."""
 
     path: Path
     recipe: str
@@ -83,7 +83,7 @@ class FolderSpec:
 
 
 def choose_folder(spec: FolderSpec) -> FolderChoice:
-    """What to do with the folder, before anything is done: the user is asked here if the spec says so.
+    """Choose what to do with the folder, before anything is done: the user is asked here if the spec says so.
 
     Raises:
         InputError: the folder is there and may not be used, or a run is going on in it, or it holds another run, or one
@@ -152,7 +152,7 @@ def _check_same_run(spec: FolderSpec) -> None:
 
 
 def _is_compared(spec: FolderSpec, before: object, now: object) -> bool:
-    """Whether a name of data may be another: it is that of one file, whose content is compared with what there was."""
+    """True if a name of data may be another: it is that of one file, whose content is compared with what there was."""
     are_files = all(isinstance(name, str) and not {",", ":"} & set(name) for name in (before, now))
     path = spec.path / DATA_FILE
     if not are_files or not Path(str(now)).is_file() or not path.is_file():

@@ -1,7 +1,7 @@
 """A run whose folder another takes: put aside within it, deleted once the other has begun, put back if it never does.
 
-    .moving      a part of what lay in the folder; the rest is still beside it
-    .replaced    all that lay there; what is beside it is of the new run
+    .moving      a part of what lay in the folder; the rest is still next to it
+    .replaced    all that lay there; what is next to it is of the new run
     .deleted     what is going
 
 What a killed process left is one of these, so that the next one knows what to do (`settle_replaced`).
@@ -75,7 +75,7 @@ def delete_replaced(folder: Path) -> None:
 
 
 def is_replacing(folder: Path) -> bool:
-    """Whether a run lies aside in a folder."""
+    """True if a run lies aside in a folder."""
     return (folder / _REPLACED).is_dir()
 
 
@@ -138,7 +138,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_path_within(text: str, whole: Path) -> bool:
-    """Whether it is the path of something there, or a pattern that stands for a file there; also before a `:NAME`,
+    """True if it is the path of something there, or a pattern that stands for a file there; also before a `:NAME`,
     `@NAME` or `#SPLIT`, or as a `file://` URL.
     """
     names = {text, *(text.rpartition(mark)[0] for mark in ":@#")}
@@ -158,7 +158,7 @@ def _exists_within(name: str, whole: Path) -> bool:
 
 
 def _has_trained(folder: Path) -> bool:
-    """Whether the new run, or one that it consists of, has written a metric."""
+    """True if the new run, or one that it consists of, has written a metric."""
     for where, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name not in _ASIDE]
         if METRICS_FILE in files and Path(where, METRICS_FILE).stat().st_size:

@@ -86,7 +86,7 @@ class RunFolder:
         write_answers(answers_path(self.path, step), answers)
 
     def read_answers(self, step: int) -> list[RecordedAnswer]:
-        """What `write_answers` kept; none if it kept none. Raises `InputError` if that cannot be read."""
+        """Read what `write_answers` kept; none if it kept none. Raises `InputError` if that cannot be read."""
         path = answers_path(self.path, step)
         return read_answers(path) if path.exists() else []
 
@@ -108,7 +108,7 @@ class RunFolder:
 
     @property
     def replaces(self) -> bool:
-        """Whether another run lies aside, to be put back unless this one begins."""
+        """True if another run lies aside, to be put back unless this one begins."""
         return is_replacing(self.path)
 
     def begin(self) -> None:

@@ -79,7 +79,7 @@ class RunJson:
 
 
 def earlier_launches(folder: Path) -> list[Launch]:
-    """Those of a run that is to go on, all of them over. Asked before anything is written there.
+    """Launches of a run that is to go on, all of them over. Asked before anything is written there.
 
     Raises:
         InputError: run.json is not what a run writes.

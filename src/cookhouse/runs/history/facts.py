@@ -33,7 +33,7 @@ def facts_of(history: History) -> dict[str, str]:
 
 
 def usage_text(usage: Mapping[str, float]) -> str:
-    """What a service counted, in words: `1,200 tokens trained, 300 prefill, 40 sampled; 2 s of the engine`."""
+    """Usage that a service counted, in words: `1,200 tokens trained, 300 prefill, 40 sampled; 2 s of the engine`."""
     kinds = {"trained": "trained", "scored": "forward-only", "prompt": "prefill", "sampled": "sampled"}
     counts = {words: round(usage.get(f"{kind}_tokens", 0)) for kind, words in kinds.items()}
     parts = [f"{count:,} {words}" for words, count in counts.items() if count] or ["0"]
@@ -43,7 +43,7 @@ def usage_text(usage: Mapping[str, float]) -> str:
 
 
 def place_of(history: History) -> str:
-    """How long it took, and on what, as the end of a sentence: `in 20 s, on 2 cores of an AMD EPYC, fp32`."""
+    """Duration and machine, as the end of a sentence: `in 20 s, on 2 cores of an AMD EPYC, fp32`."""
     last = history.launches[-1]
     took = f"in {duration(history.seconds)}"
     engine = _EMBEDDED.fullmatch(last.service or "")

@@ -34,7 +34,7 @@ _ACTIVE = (METRICS_FILE, CHECKPOINTS_FILE, LOG_FILE, TRACE_FILE, SAMPLES_FOLDER,
 
 
 class RunStatus(StrEnum):
-    """How a run stands."""
+    """Status of a run."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -155,12 +155,12 @@ class History:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What launches said before they trained; what a resume said again stands once."""
+        """Notes of launches from before they trained; a note that a resume repeats stands once."""
         return list(dict.fromkeys(note for launch in self.launches for note in launch.notes))
 
     @property
     def declared(self) -> "Mapping[str, Metric]":
-        """What was declared of its metrics, by name; where launches differ, in the last one."""
+        """Declarations of its metrics, by name; where launches differ, in the last one."""
         return {metric.name: metric for launch in self.launches for metric in launch.metrics}
 
     @property
@@ -208,7 +208,7 @@ def read_launches(folder: Path) -> list[Launch]:
 
 
 def launches_text(launches: Sequence[Launch]) -> str:
-    """What run.json holds."""
+    """Content of run.json."""
     return json.dumps({"launches": [asdict(launch) for launch in launches]}, indent=1, default=_as_json) + "\n"
 
 

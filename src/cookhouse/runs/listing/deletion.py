@@ -50,7 +50,7 @@ def delete_run(folder: Path) -> None:
 def needs_of(paths: Sequence[Path], under: Path, registry: "ModelRegistry") -> dict[Path, list[str]]:
     """Of each run that is to go, in words, who has its weights or was started from them, and stays.
 
-    Other runs are looked for below `under` and beside each.
+    Other runs are looked for below `under` and next to each.
     """
     places = dict.fromkeys([under, *(path.parent for path in paths)])
     others = {run.path.resolve(): run for place in places for run in find_runs(place)}
@@ -83,7 +83,7 @@ def _registered(going: Sequence[Path], registry: "ModelRegistry") -> dict[Path, 
 
 
 def runs_that_need(folder: Path, others: Iterable[FoundRun], *, also: Iterable[str] = ()) -> Sequence[FoundRun]:
-    """Those of other runs whose settings name weights of this one, or of a run that it consists of; `also` are further
+    """Other runs whose settings name weights of this one, or of a run that it consists of; `also` are further
     names of these weights, such as `name@version`.
     """
     whole = folder.resolve()
@@ -92,7 +92,7 @@ def runs_that_need(folder: Path, others: Iterable[FoundRun], *, also: Iterable[s
 
 
 def runs_that_name(paths: set[str], folder: Path | None, runs: Iterable[FoundRun]) -> list[FoundRun]:
-    """Those of some runs whose settings name one of these weights, or what lies in a folder."""
+    """The ones of some runs whose settings name one of these weights, or what lies in a folder."""
     whole = None if folder is None else folder.resolve()
     return [run for run in runs if _names_any(run, paths, whole)]
 

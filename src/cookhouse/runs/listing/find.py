@@ -124,7 +124,7 @@ def find_run(name: str, place: Path = RUNS_FOLDER) -> Path:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a run has its files in a folder."""
+    """True if a run has its files in a folder."""
     try:
         return (folder / RUN_FILE).is_file()
     except (OSError, ValueError):  # what is no path at all
@@ -132,7 +132,7 @@ def is_run(folder: Path) -> bool:
 
 
 def has_record(folder: Path) -> bool:
-    """Whether a folder is a run's beyond doubt: other programs have files of these names, too."""
+    """True if a folder is a run's beyond doubt: other programs have files of these names, too."""
     try:
         return bool(_read(folder)[0] or read_launches(folder))
     except InputError:
@@ -163,7 +163,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], str | None]:
-    """What config.json holds, if it is a run's, and what is wrong with it if it cannot be read."""
+    """Content of config.json, if it is a run's, and the error if it cannot be read."""
     path = folder / CONFIG_FILE
     try:
         if path.stat().st_size > MAX_FILE_BYTES:

@@ -67,7 +67,7 @@ class RunOverview:
 
 
 def overview_of(run: FoundRun) -> RunOverview:
-    """What is to be said of a run by itself."""
+    """Overview of a run by itself."""
     rows = _Rows(run.path / METRICS_FILE)
     summary = _summary(run.path / RESULT_FILE)
     settings = run.record.get("config", {})

@@ -40,7 +40,8 @@ def weights_named(name: str, *, may_be_model: bool, place: Path = RUNS_FOLDER) -
 def weights_asked_for(
     name: str, *, has_service: bool, registry: str | None = None, place: Path = RUNS_FOLDER
 ) -> Weights:
-    """What a name means where nothing but weights is asked for, a base model included: what names none is refused.
+    """Find the weights of a name where nothing but weights is asked for, a base model included: what names none is
+    refused.
 
     A beginning of a run's name is that run, too. `has_service`: a service is configured, and may have base models of
     which nobody here knows.

@@ -25,7 +25,7 @@ _MAX_SHOWN: Final = 20
 
 @dataclass(frozen=True, kw_only=True)
 class ItemQuestion:
-    """What is asked."""
+    """Question of an item."""
 
     asked: Sequence[tuple[str, str]]
     """Role and text."""
@@ -51,7 +51,7 @@ class AnswerSet(Protocol):
 
     @property
     def problems(self) -> Sequence[str]:
-        """What cannot be read."""
+        """Notes on what cannot be read."""
 
     def benchmark(self, item: Any) -> str: ...
     def number(self, item: Any) -> int:
@@ -59,10 +59,10 @@ class AnswerSet(Protocol):
 
     def group(self, item: Any) -> str | None: ...
     def question(self, item: Any) -> Hashable:
-        """What is equal where the same is asked; None where that is not known."""
+        """Key that is equal where the same is asked; None where that is not known."""
 
     def text(self, item: Any) -> ItemQuestion | None:
-        """What is asked; None where that is not known. Raises `InputError` where it cannot be read."""
+        """Question; None where that is not known. Raises `InputError` where it cannot be read."""
 
     def answers(self, item: Any) -> Sequence[ItemAnswer]:
         """One for each sample. Raises `InputError` where they cannot be read."""
@@ -172,7 +172,7 @@ class AnswerSetReader:
         self._kept: OrderedDict[Path, AttemptIndex] = OrderedDict()
 
     def index(self, folder: Path) -> AttemptIndex:
-        """What an evaluation that stands alone has so far."""
+        """Attempts so far of an evaluation that stands alone."""
         with self._lock:
             found = self._kept[folder] = index_attempts(folder, self._kept.pop(folder, None))
             while len(self._kept) > _MAX_KEPT:
@@ -180,7 +180,7 @@ class AnswerSetReader:
             return found
 
     def read(self, folder: Path, step: int | None) -> AnswerSet:
-        """What weights answered after so many steps of a run; None: in an evaluation that stands alone.
+        """Answers of the weights after so many steps of a run; None: in an evaluation that stands alone.
 
         Raises:
             InputError: there is no such evaluation.
@@ -195,5 +195,5 @@ class AnswerSetReader:
 
 
 def is_evaluation(folder: Path) -> bool:
-    """Whether a run is an evaluation that stands alone and has answers."""
+    """True if a run is an evaluation that stands alone and has answers."""
     return (folder / ATTEMPT_ANSWERS_FILE).is_file()

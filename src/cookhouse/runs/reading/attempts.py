@@ -39,7 +39,7 @@ class AskedItem:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptIndex:
-    """What an evaluation has so far."""
+    """Attempts of an evaluation so far."""
 
     grades: Mapping[Key, Sequence[Grade]] = field(default_factory=dict)
     answers: Mapping[Key, Span] = field(default_factory=dict)

@@ -19,12 +19,12 @@ class RunCommand:
 
 
 def run_commands(run: FoundRun, saved: Sequence[Checkpoint]) -> list[RunCommand]:
-    """What can be done with a run as it stands. A run means its best checkpoint where it keeps that, else its last."""
+    """Commands for a run in its present state. A run means its best checkpoint where it keeps that, else its last."""
     return [RunCommand(purpose=purpose, text=text) for purpose, text in _of_run(run, saved)]
 
 
 def export_command(run: FoundRun, point: Checkpoint) -> str | None:
-    """How a checkpoint is written as a folder that other programs load; None: it has nothing to sample from."""
+    """Command that writes a checkpoint as a folder that other programs load; None: it has nothing to sample from."""
     path = point.sampler_path or point.state_path
     if path is None:
         return None

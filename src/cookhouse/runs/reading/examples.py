@@ -26,7 +26,7 @@ class ShownExample(BaseModel):
     number: Annotated[int, Field(ge=0)]
     """Among the datums of the step."""
     label: Annotated[str, Field(max_length=100)]
-    """What it is to the datums beside it, such as `chosen` and `rejected`; empty: it stands alone."""
+    """Its role among the datums of its row, such as `chosen` and `rejected`; empty: it stands alone."""
     num_before: Annotated[int, Field(ge=0)]
     """Targets before the part that is shown."""
     num_after: Annotated[int, Field(ge=0)]

@@ -22,7 +22,7 @@ _OVER = {events.RUN_END, events.TRAINING_STOPPED}
 
 @dataclass(frozen=True, kw_only=True)
 class RunProgress:
-    """Where a run that is on stands. What is not known is None."""
+    """Progress of a run that is on. Unknown fields are None."""
 
     doing: str
     """In words, as the terminal has it."""
@@ -44,7 +44,7 @@ def progress_of(overview: RunOverview, now: datetime | None = None) -> RunProgre
 
 
 def _events(path: Path) -> list[LoggedEvent]:
-    """Those at the end of a log."""
+    """Events at the end of a log."""
     found = read_before(path, max_bytes=_LOG_BYTES)
     lines = [] if found is None else found.data.decode(errors="replace").split("\n")
     return [logged for line in lines if (logged := read_event(line)) is not None]
@@ -63,7 +63,7 @@ def _doing(logged: Sequence[LoggedEvent], now: datetime) -> dict[str, Any]:
 
 
 def _stage(logged: Iterable[LoggedEvent]) -> str:
-    """What the last of some events began."""
+    """Stage that the last of some events began."""
     doing = "starting"
     for each in logged:
         name, text, metrics = each.event.name, each.event.text, each.event.metrics

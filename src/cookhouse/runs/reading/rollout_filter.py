@@ -22,7 +22,7 @@ class FoundRollout(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutFilter:
-    """What to look for; the default is all."""
+    """Conditions on rollouts; the default is all."""
 
     min_reward: float = -math.inf
     max_reward: float = math.inf

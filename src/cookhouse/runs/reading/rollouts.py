@@ -34,7 +34,7 @@ class RolloutSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutTurn:
-    """What came of a turn."""
+    """Turn of a rollout, with its result."""
 
     reward: float
     metrics: Mapping[str, float]
@@ -85,7 +85,7 @@ class RolloutGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """What filters and tables need of a group."""
+    """Facts about a group for filters and tables."""
 
     number: int
     line: int
@@ -180,7 +180,7 @@ def _facts(path: Path, lines: Lines, line: int) -> GroupFacts:
 def _group(path: Path, lines: Lines, line: int) -> RolloutGroup:
     row = read_skeleton(path, *lines.span(line))
     try:
-        # A group of training has its number beside it; those of held-out problems are numbered by their lines.
+        # A group of training has its number next to it; those of held-out problems are numbered by their lines.
         number, value = (int(row["number"]), row["group"]) if "group" in row else (line, row)
         trajectories = value["trajectories"]
         if len(trajectories) > _MAX_MEMBERS:

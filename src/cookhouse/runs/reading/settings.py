@@ -42,7 +42,7 @@ def recorded_settings(record: Mapping[str, Any]) -> list[RecordedSetting]:
 
 
 def has_origins(settings: Sequence[RecordedSetting]) -> bool:
-    """Whether the run recorded where its settings came from."""
+    """True if the run recorded where its settings came from."""
     return any(setting.origin is not None for setting in settings)
 
 

@@ -89,7 +89,7 @@ def read_skeleton(path: Path, start: int, end: int) -> Any:
 
 
 def count_numbers(numbers: Numbers) -> int:
-    """How many there are."""
+    """Number of numbers."""
     return numbers.count if isinstance(numbers, FarNumbers) else len(numbers)
 
 
@@ -141,7 +141,7 @@ def _whole(part: bytes) -> bytes:
 
 
 def _is_open(part: bytes, place: int) -> bool:
-    """Whether the backslash at a place begins an escape: it is not the second of a pair."""
+    """True if the backslash at a place begins an escape: it is not the second of a pair."""
     before = len(part[:place]) - len(part[:place].rstrip(b"\\"))
     return before % 2 == 0
 
@@ -161,7 +161,7 @@ def _parsed(path: Path, start: int, text: bytes) -> Any:
 
 
 def _begin_of(numbers: FarNumbers, index: int) -> int:
-    """Where the number with an index begins."""
+    """Beginning of the number with an index."""
     if index == 0:
         return numbers.start + 1
     offset = numbers.start + 1

@@ -13,12 +13,12 @@ _TRACE_BYTES = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class StageTime:
-    """What ran under one name, as far as it was read."""
+    """Time of what ran under one name, as far as it was read."""
 
     name: str
     count: int
     seconds: float
-    """Of all of them together; those that ran beside each other count each."""
+    """Of all of them together; those that ran at the same time count each."""
     last_seconds: float
     last_step: int | None
     """Steps taken before it."""

@@ -15,7 +15,7 @@ _ROWS_BEFORE = 120
 
 @dataclass(frozen=True, kw_only=True)
 class StepRows:
-    """What a metrics file says of a step and of those before it."""
+    """Rows of a metrics file for a step and those before it."""
 
     rows: list[dict[str, Any]]
     """Of the steps up to that one, the last ones; rows of one step stand together."""
@@ -35,7 +35,7 @@ def read_step_rows(path: Path, lines: Lines, step: int) -> StepRows:
 
 
 def has_step(path: Path, lines: Lines, step: int) -> bool:
-    """Whether there is a row of training of that step."""
+    """True if there is a row of training of that step."""
     places = range(len(lines))
     start = bisect_left(places, step, key=lambda line: _step_of(path, lines, line))
     end = bisect_right(places, step, key=lambda line: _step_of(path, lines, line))

@@ -22,7 +22,7 @@ OfTurn: TypeAlias = Numbers | float | None
 
 @dataclass(frozen=True, kw_only=True)
 class ValueFile:
-    """Where the lines of the groups are."""
+    """File with the places of the groups' lines."""
 
     path: Path
     key: str
@@ -31,7 +31,7 @@ class ValueFile:
 
 
 def advantages_file(folder: Path, step: int) -> Path:
-    """What a step trained its groups with."""
+    """File of the advantages with which a step trained its groups."""
     return folder / ROLLOUTS_FOLDER / f"advantages-{step:06d}.jsonl"
 
 

@@ -14,7 +14,7 @@ _MAX_BLOCK_TOKENS = 1 << 17
 
 @dataclass(frozen=True, kw_only=True)
 class TokenValues:
-    """What is known of the sampled tokens of a rollout besides the sampler's logprobs; empty: nothing."""
+    """Values of a rollout's sampled tokens besides the sampler's logprobs; empty: none."""
 
     advantages: Sequence[OfTurn] = ()
     """Of each turn."""
@@ -54,7 +54,7 @@ class _Place:
 
 
 def shared_prefix(rollouts: Sequence[Rollout]) -> int:
-    """How many tokens all rollouts begin with alike; 0 of fewer than two."""
+    """Number of tokens with which all rollouts begin alike; 0 of fewer than two."""
     if len(rollouts) < 2:
         return 0
     longest = min(rollout.num_tokens for rollout in rollouts)

@@ -37,7 +37,7 @@ class KeyRing:
         return sum(hmac.compare_digest(known, digest) for known in self._digests) > 0
 
     def label_of(self, owner: str) -> str:
-        """What a tenant is called where others read it."""
+        """Label of a tenant where others read it."""
         return hmac.new(self._salt, owner.encode(), "sha256").hexdigest()[:_LABEL_CHARACTERS]
 
     def owner_of(self, key: str | None) -> str:

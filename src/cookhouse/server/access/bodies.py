@@ -159,7 +159,7 @@ async def read_body(request: Request, lease: Lease, *, max_bytes: int, max_decod
 
 
 def body_of(data: bytearray, encoding: str, max_bytes: int) -> Body:
-    """What was sent in a content encoding, of `max_bytes` at most once it is decompressed.
+    """Read a body in its content encoding, of at most `max_bytes` once it is decompressed.
 
     Raises:
         TooLargeError: it is more.

@@ -65,7 +65,7 @@ def limits_of(max_connections: int | None, max_address_connections: int | None, 
 class Connection(Protocol):
     @property
     def is_idle(self) -> bool:
-        """Whether it may go: no request of it is being answered, and what came with its beginning has been read."""
+        """True if it may go: no request of it is being answered, and what came with its beginning has been read."""
 
     @property
     def age_seconds(self) -> float: ...
@@ -75,7 +75,7 @@ class Connection(Protocol):
 
 
 class Connections:
-    """Those of a server. Lives on the event loop."""
+    """Connections of a server. Lives on the event loop."""
 
     def __init__(self, limits: Limits, is_key: Callable[[str], bool]) -> None:
         self.limits = limits
@@ -90,7 +90,7 @@ class Connections:
         self._told_at = float("-inf")
 
     async def has_room(self, host: str) -> bool:
-        """Whether one more from this address may be opened: waits some turns of the loop until an older one can go."""
+        """True if one more from this address may be opened: waits some turns of the loop until an older one can go."""
         address = _share_of(host)
         for _ in range(_ROOM_TICKS):
             if self._makes_room(address):

@@ -56,7 +56,7 @@ def passed_by(request: Request) -> Sequence[str]:
 
 
 def not_here() -> JSONResponse:
-    """What a server answers to another that asks it for a session which it does not hold."""
+    """Answer to another server that asks for a session which this one does not hold."""
     return JSONResponse({"detail": _WAY_OUT}, status_code=503, headers={"Retry-After": "1", NOT_HERE: "1"})
 
 
@@ -81,7 +81,8 @@ class Forwarding:
             await asyncio.sleep(0.05)  # one of many that come and go
 
     async def send(self, request: Request, url: str, body: bytes | bytearray | None = None) -> Response:
-        """What the server at a URL answers. `body` None: it has not been read, and is sent as it comes.
+        """Send a request to the server at a URL, and return its answer. `body` None: it has not been read, and is sent
+        as it comes.
 
         Raises:
             UnreachableError: it cannot be reached, or ended meanwhile, or does not hold the session.
@@ -146,7 +147,7 @@ class _Opened:
 
 
 class _Forwarded(StreamingResponse):
-    """What another server answers, as it comes."""
+    """Answer of another server, passed on as it comes."""
 
     def __init__(self, answer: httpx.Response, on_end: Callable[[], None]) -> None:
         super().__init__(answer.aiter_raw(), status_code=answer.status_code)
@@ -182,14 +183,14 @@ def _raw_path(request: Request) -> bytes:
 _log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 1.0
 _SURE_SECONDS = 2 * SILENT_SECONDS
-"""A server that does not answer for so long, and is heard of all the same, is not one that has died."""
+"""A server that does not answer for so long, and still writes its beats, is not one that has died."""
 
 Ask = Callable[[str], Awaitable[str]]
 """The id of the server at a URL; raises UnreachableError."""
 
 
 class Peers:
-    """Whether each of the other servers answers at its URL. Lives on the event loop.
+    """Checks that each of the other servers answers at its URL. Lives on the event loop.
 
     appears ──► asked for its id ── says it ──► work may be sent there
                       ▲  └─ something else, or nothing ──► logged once

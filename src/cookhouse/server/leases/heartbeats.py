@@ -22,7 +22,7 @@ from cookhouse.server.storage.store.tables import ServerRecord, SessionRecord
 
 
 class Heartbeats:
-    """What a server writes and reads each second, over a connection that no other work of its can hold up.
+    """Writes and reads of a server each second, over a connection that none of its other work can hold up.
 
     Blocking calls of one thread, for two seconds or so. Each raises StorageError where the database has not answered
     by then.
@@ -138,7 +138,7 @@ class FailureDetector:
         return self._looked_at - self._seen[server_id][1]
 
     def silent(self) -> Mapping[str, float]:
-        """Those who have said nothing for too long, and what each said last."""
+        """Servers that have not been heard from for too long, with the time of the last beat of each."""
         return {
             server_id: heard_at
             for server_id, (heard_at, at) in self._seen.items()
@@ -179,7 +179,7 @@ class Keeper:
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
         self._heard_at = steady_seconds()
-        """When this server was heard of last, at least."""
+        """Time of this server's last beat, at least."""
         self._known: frozenset[tuple[str, bool]] = frozenset()
         self._num_beats = 0
         self._num_unanswered = 0
@@ -196,12 +196,12 @@ class Keeper:
 
     @property
     def is_current(self) -> bool:
-        """Whether no other server can have taken this one for dead."""
+        """True if no other server can have taken this one for dead."""
         return steady_seconds() - self._heard_at < SILENT_SECONDS
 
     @property
     def is_claiming(self) -> bool:
-        """Whether sessions are claimed, or being claimed, that nobody has taken note of."""
+        """True if sessions are claimed, or being claimed, that nobody has taken note of."""
         return self.num_told < self._num_claims
 
     def start(self) -> None:
@@ -247,7 +247,7 @@ class Keeper:
                 self._wake.wait(max(0.0, began_at + BEAT_SECONDS - steady_seconds()))
 
     def _check_loop(self) -> None:
-        """Raises LeaseLostError: the event loop does not run, and this server is to be heard of no more."""
+        """Raises LeaseLostError: the event loop does not run, and this server is to write no more beats."""
         if self._num_unanswered >= _STUCK_BEATS:
             _log.error("the event loop has not run for %.0f s, and this server ends", _STUCK_BEATS * BEAT_SECONDS)
             faulthandler.dump_traceback()

@@ -67,7 +67,7 @@ class Leases:
 
     @property
     def is_current(self) -> bool:
-        """Whether what is in this server's memory counts: no other can have taken its sessions over."""
+        """True if what is in this server's memory counts: no other can have taken its sessions over."""
         return self._keeper is not None and self._keeper.is_current and not self.has_left
 
     async def check_profile(self, profile: Profile) -> None:
@@ -119,7 +119,7 @@ class Leases:
 
     @property
     def num_living(self) -> int:
-        """Servers that are heard of, as of the last beat."""
+        """Servers that are alive, as of the last beat."""
         return 0 if self._keeper is None else len(self._keeper.living)
 
     @property
@@ -137,12 +137,12 @@ class Leases:
         ]
 
     def lives(self, holder: Holder) -> bool:
-        """Whether a server has not been dropped, as of the last beat."""
+        """True if a server has not been dropped, as of the last beat."""
         living = () if self._keeper is None else self._keeper.living
         return any(member.server_id == holder.server_id for member in living)
 
     def holds(self, session_id: str) -> bool:
-        """Whether this server answers for a session."""
+        """True if this server answers for a session."""
         return self.is_current and session_id not in self._coming and self._sessions.has(session_id)
 
     async def check(self) -> None:
@@ -156,11 +156,11 @@ class Leases:
             raise LeaseLostError("this server holds no sessions any more; send it again")
 
     def is_coming(self, session_id: str) -> bool:
-        """Whether a session is being taken over by this server, or may be."""
+        """True if a session is being taken over by this server, or may be."""
         return session_id in self._coming or (self._keeper is not None and self._keeper.is_claiming)
 
     async def find(self, session_id: str) -> Holder | None:
-        """Who holds a session, as of a moment ago; None: it has ended, or never was. Raises StorageError."""
+        """Holder of a session, as of a moment ago; None: it has ended, or never was. Raises StorageError."""
         known = self._known.get(session_id)
         if known is not None and time.monotonic() - known[0] < _KNOWN_SECONDS:
             return known[1]

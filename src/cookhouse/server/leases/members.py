@@ -37,7 +37,7 @@ from cookhouse.server.storage.store.tables import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a server writes of itself when it joins the others."""
+    """Profile that a server writes when it joins the others."""
 
     journal: str | None = None
     """Where the bodies of requests are kept; None: it does not say where anything is."""
@@ -80,7 +80,8 @@ _MAKES_MODELS = "create_model", "load_weights"
 
 
 class Serving:
-    """Which servers can take a session over: those that offer the base models of its models and sampling clients.
+    """Condition on the servers that can take a session over: those that offer the base models of its models and
+    sampling clients.
 
     Asked in one thread.
     """
@@ -191,7 +192,7 @@ class Members:
         self.serving = Serving()
 
     def check(self, profile: Profile) -> None:
-        """Raises InputError: this server keeps things elsewhere than those that are heard of."""
+        """Raises InputError: this server keeps things in other places than those that are alive."""
         with self._database.reading() as session:
             check_places(profile, _profiles(session.connection()))
 
@@ -216,7 +217,7 @@ class Members:
             raise LeaseLostError("this server holds no sessions any more: another has taken them over; send it again")
 
     def is_one(self) -> bool:
-        """Whether this server has not been dropped."""
+        """True if this server has not been dropped."""
         with self._database.reading() as session:
             return session.get(ServerRecord, self.server_id) is not None
 
@@ -225,7 +226,7 @@ class Members:
         self._database.try_flush()
 
     def heard(self) -> Mapping[str, float]:
-        """When each of the others was heard of, by the database's clock."""
+        """Time of the last beat of each of the others, by the database's clock."""
         query = sa.select(ServerRecord.server_id, ServerRecord.heard_at)
         with self._database.reading() as session:
             rows = session.execute(query.where(ServerRecord.server_id != self.server_id))
@@ -298,7 +299,7 @@ class Members:
         return row.session_id
 
     def secret(self, name: str, drawn: bytes) -> bytes:
-        """What all of them sign with: what one of them has drawn first."""
+        """Secret that all of them sign with: the one drawn first."""
         with self._database.writing() as session:
             session.execute(insert(SecretRecord).values(name=name, value=drawn).on_conflict_do_nothing())
             return session.get_one(SecretRecord, name).value
@@ -309,7 +310,7 @@ class Members:
 
 
 def _profiles(connection: sa.Connection) -> Sequence[tuple[str, Profile]]:
-    """Of the servers that are heard of, with their URLs."""
+    """Of the servers that are alive, with their URLs."""
     columns = ServerRecord.url, ServerRecord.journal, ServerRecord.checkpoints, ServerRecord.base_models
     heard = sa.select(*columns).where(ServerRecord.heard_at > NOW - SILENT_SECONDS)
     return [

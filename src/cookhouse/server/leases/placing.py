@@ -65,8 +65,8 @@ class Placing:
             raise ElsewhereError(answer)
 
     async def to_another(self, request: Request) -> Response | None:
-        """What a server that takes new work answers to a request whose body has not been read; None: there is none. One
-        that another server sent goes back to it at once: it has the body, and waits for who takes the session over.
+        """Place a request whose body has not been read at another server, and return the answer; None: it stays here.
+        One that another server sent goes back to it at once: it has the body, and waits for who takes the session over.
         """
         if passed_by(request):
             return not_here()
@@ -159,7 +159,7 @@ class Placing:
 
 
 def _is_numbered(content: object) -> bool:
-    """Whether a server knows a copy of a request by its number."""
+    """True if a server knows a copy of a request by its number."""
     return any(getattr(content, name, None) is not None for name in _NUMBERS)
 
 

@@ -26,7 +26,7 @@ def sharing_of(
     samplers_only: bool,
     end_sessions: Sequence[str] = (),
 ) -> Sharing | None:
-    """What options say, as they were given; None: the server shares nothing.
+    """Options of sharing, as they were given; None: the server shares nothing.
 
     Raises:
         InputError: they do not go together.

@@ -12,11 +12,11 @@ _REMEMBERED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a command needs memory for, as far as that differs when workers are chosen."""
+    """Weights that a command needs memory for, as far as they matter when workers are chosen."""
 
     base_model: str
     lora: LoraSpec | None = None
-    """Of the weights beside it, whatever their seed; None: there are none."""
+    """Of the weights on it, whatever their seed; None: there are none."""
     trains: bool = False
 
     @classmethod
@@ -27,14 +27,14 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What weights are of."""
+    """Base model and adapter shape of weights."""
 
     account: Account
     base_model: str
     lora: LoraSpec
 
     def need(self, *, trains: bool) -> Need:
-        """What a worker needs memory for that has them."""
+        """Need of a worker that has them."""
         return Need(self.base_model, replace(self.lora, seed=0), trains=trains)
 
 
@@ -76,11 +76,11 @@ class WorkerMemory:
         self.snapshots.add(snapshot_id)
 
     def has_base_model(self, name: str) -> bool:
-        """Whether a base model is loaded, as far as is known."""
+        """True if a base model is loaded, as far as is known."""
         return self.room is None or name in self.room.base_models
 
     def lacks_room(self, need: Need) -> bool:
-        """Whether there is no memory for this, as far as is known: the worker has said so, and reported no change
+        """True if there is no memory for this, as far as is known: the worker has said so, and reported no change
         since; or the base model takes more than is free.
         """
         refused_at = self._refused_at.get(need)
@@ -91,7 +91,7 @@ class WorkerMemory:
         return self.base_model_bytes.get(need.base_model, 0) > self.room.free_bytes
 
     def has_room(self, need: Need, num_bytes: int) -> bool:
-        """Whether so much is free beside the base model, as reported, and the worker can load that."""
+        """True if so much is free besides the base model, as reported, and the worker can load that."""
         if self.room is None or self.lacks_room(need) or need.base_model in self._unloadable:
             return False
         is_loaded = self.has_base_model(need.base_model)
@@ -139,5 +139,5 @@ class WorkerMemory:
             names.discard(snapshot_id)
 
     def knows(self, command: Forget) -> bool:
-        """Whether the worker has, or had, any published weights that are to be forgotten."""
+        """True if the worker has, or had, any published weights that are to be forgotten."""
         return any(name in self.snapshots or name in self.evicted for name in command.snapshot_ids)

@@ -47,7 +47,7 @@ class RecentUse:
 
 
 class Meter:
-    """What was used since it was last taken, by account."""
+    """Usage since it was last taken, by account."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class Meter:
                 self._held.pop(request_id, None)
 
     def held(self) -> Mapping[Account, Usage]:
-        """What requests used that may run again."""
+        """Usage of requests that may run again."""
         held: Counts = {}
         with self._lock:
             for amounts in self._held.values():
@@ -87,7 +87,7 @@ class Meter:
         return held
 
     def take(self) -> Mapping[Account, Usage]:
-        """What was counted since the last time."""
+        """Take the usage that was counted since the last time."""
         with self._lock:
             taken, self._counted = self._counted, {}
         return taken

@@ -35,7 +35,7 @@ class StreamedTokens:
         self._num_generated.clear()
 
     def newest(self, output: SampleOutput) -> SampleOutput | None:
-        """What of a step the client does not have; None: it has all of it."""
+        """Part of a step that the client does not have; None: it has all of it."""
         newest = [self._cut(index, sequence) for index, sequence in enumerate(output.sequences)]
         if all(before is after for before, after in zip(output.sequences, newest, strict=True)):
             return output
@@ -112,7 +112,7 @@ def forget_command(
     snapshot_ids: tuple[str, ...] = (),
     command_ids: tuple[str, ...] = (),
 ) -> Forget:
-    """What has a worker free things of an owner's."""
+    """Command by which a worker frees things of an owner's."""
     return Forget(
         command_id="",
         account=Account(owner, session_id),

@@ -144,7 +144,7 @@ class Placement:
         return False
 
     def shape(self, model_id: str) -> Shape | None:
-        """What a model is of; None: it was never made here, or is forgotten."""
+        """Shape of a model; None: it was never made here, or is forgotten."""
         return self._shapes.get(model_id)
 
     def forget_shape(self, model_id: str) -> None:
@@ -167,7 +167,7 @@ class Placement:
         self._sent_to[model_id] = worker
 
     def is_sent(self, model_id: str) -> bool:
-        """Whether a model was moved, and has yet to be loaded."""
+        """True if a model was moved, and has yet to be loaded."""
         return model_id in self._sent_to
 
     def remove_models(self, model_ids: Iterable[str]) -> None:

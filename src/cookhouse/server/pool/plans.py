@@ -35,7 +35,7 @@ class WorkerPlan:
 def plans_of(
     *, workers: int | None = None, trainers: int | None = None, samplers: int | None = None
 ) -> list[WorkerPlan]:
-    """`workers` that train and sample; or `trainers` that only train beside `samplers` that only sample.
+    """`workers` that train and sample; or `trainers` that only train and `samplers` that only sample.
 
     Raises:
         InputError: numbers that make no sense together.

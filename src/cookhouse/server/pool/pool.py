@@ -1,7 +1,7 @@
 """Pool of a server's workers, and the commands that have no answer yet.
 
     send ──► Placement ──► WorkerHandle ──► worker ── events ──► the future of each command
-                 └── a sample whose weights are elsewhere: written there, fetched here, then generated
+                 └── a sample whose weights are at another worker: written there, fetched here, then generated
 
 Samples do not depend on what else a worker does: of a streamed one that another worker goes on with, the tokens that
 were sent already are not sent twice.
@@ -211,7 +211,7 @@ class Pool:
 
     def place(self, pending: PendingCommand) -> None:
         """Hand a command to the worker that it is for, or have it wait: for a place of its model, or for weights that
-        are elsewhere, or are yet to be published again.
+        are at another worker, or are yet to be published again.
         """
         if pending.is_over:  # canceled while it waited
             return

@@ -103,7 +103,7 @@ class Supervisor:
         await self._close(worker, max(_END_SECONDS, deadline - loop.time()))
 
     def should_move(self, model_id: str, num_bytes: int) -> bool:
-        """Whether `balance` would move a model if it had just been saved in so many bytes."""
+        """True if `balance` would move a model if it had just been saved in so many bytes."""
         return self._better_worker(model_id, num_bytes) is not None
 
     async def wait_for_publications(self, model_id: str) -> None:
@@ -178,7 +178,7 @@ class Supervisor:
         self._take_away(worker, lost, list(worker.commands.values()))
 
     def _left_at(self, worker: WorkerHandle) -> LostState:
-        """What goes with a worker that is drained."""
+        """Models and weights that leave with a worker that is drained."""
         return LostState(
             reason=f"{worker.name} has left",
             model_ids=self.pool.placement.models_of(worker),
@@ -218,7 +218,7 @@ class Supervisor:
             self.pool.place(pending)
 
     def _can_be_repeated(self, pending: PendingCommand) -> bool:
-        """Whether another worker answers it as this one would: what it needs is in files, or in a base model."""
+        """True if another worker answers it as this one would: what it needs is in files, or in a base model."""
         command = pending.command
         if pending.num_losses >= self._max_losses:
             return False
@@ -232,5 +232,5 @@ def _is_of(command: Command, model_ids: Collection[str]) -> bool:
 
 
 def _samples(command: Command, snapshot_ids: Collection[str]) -> bool:
-    """Whether it generates a sample of some weights."""
+    """True if it generates a sample of some weights."""
     return isinstance(command, Sample) and command.request.snapshot_id in snapshot_ids

@@ -18,14 +18,14 @@ class TransferFiles:
         """By snapshot, the oldest first; with their bytes."""
 
     def url(self, snapshot_id: str) -> Url:
-        """Where a file is written, each time another: a worker that is drained may still write the one before. The
-        identity is the server's own.
+        """URL to which a file is written, each time another: a worker that is drained may still write the one before.
+        The identity is the server's own.
         """
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return (self._folder / f"{snapshot_id}.{uuid.uuid4().hex}").absolute().as_uri()
 
     def fetch(self, snapshot_id: str) -> Fetch | None:
-        """What reads a file."""
+        """Command that reads a file."""
         found = self._files.get(snapshot_id)
         return None if found is None else found[0]
 

@@ -41,7 +41,7 @@ class Transfers:
         """By snapshot."""
 
     def is_writing(self, snapshot_ids: Iterable[str]) -> bool:
-        """Whether any of some weights are being written for others."""
+        """True if any of some weights are being written for others."""
         return not self._writing.keys().isdisjoint(snapshot_ids)
 
     def give(self, snapshot_id: str, worker: WorkerHandle) -> bool:

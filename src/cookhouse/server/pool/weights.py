@@ -31,11 +31,11 @@ class PublishedWeights:
         """Of those that are to be published again: the samples that wait for them."""
 
     def shape(self, snapshot_id: str) -> Shape | None:
-        """What weights are of; None: they were not published here."""
+        """Shape of weights; None: they were not published here."""
         return self._shapes.get(snapshot_id)
 
     def fetch(self, snapshot_id: str) -> Fetch | None:
-        """What reads weights from a file; None: there is none."""
+        """Command that reads weights from a file; None: there is none."""
         transferred = None if self.files is None else self.files.fetch(snapshot_id)
         return self._fetches.get(snapshot_id, transferred)
 
@@ -44,7 +44,7 @@ class PublishedWeights:
         return {fetch.url for fetch in self._fetches.values()}
 
     def need(self, request: SampleRequest) -> Need:
-        """What a worker needs memory for that generates a sample."""
+        """Need of a worker that generates a sample."""
         snapshot_id = request.snapshot_id
         if snapshot_id is None:
             return Need(request.base_model)
@@ -61,12 +61,12 @@ class PublishedWeights:
         return min(holders, key=lambda worker: (not worker.is_up, worker is not origin), default=None)
 
     def is_held(self, snapshot_id: str) -> bool:
-        """Whether weights are with a worker, or in a file."""
+        """True if weights are with a worker, or in a file."""
         in_file = self.fetch(snapshot_id) is not None
         return in_file or any(snapshot_id in worker.memory.snapshots for worker in self._workers)
 
     def can_come(self, snapshot_id: str) -> bool:
-        """Whether weights are somewhere, or will be."""
+        """True if weights are somewhere, or will be."""
         return snapshot_id in self._expected or self.is_held(snapshot_id)
 
     def only_at(self, worker: WorkerHandle, workers: Iterable[WorkerHandle]) -> Sequence[str]:
@@ -77,7 +77,7 @@ class PublishedWeights:
         return sorted(names, key=lambda name: (places.get(name, -1), name))
 
     def is_needed(self, snapshot_id: str) -> bool:
-        """Whether what was transferred is all that there may be of weights which are likely to be asked for: their
+        """True if what was transferred is all that there may be of weights which are likely to be asked for: their
         origin has none any more, no other file has them, and their model has published no newer ones.
         """
         origin, model_id = self._origins[snapshot_id]

@@ -122,13 +122,13 @@ class WorkerHandle:
 
     @property
     def is_steady(self) -> bool:
-        """Whether it is up, and has not been lost for a while."""
+        """True if it is up, and has not been lost for a while."""
         loss = self.life.last_loss
         return self.is_up and (loss is None or time.time() - loss.at > _STEADY_SECONDS)
 
     @property
     def may_come(self) -> bool:
-        """Whether it is up, or about to be: its last start has not failed."""
+        """True if it is up, or about to be: its last start has not failed."""
         return self.is_up or self.life.failed_start is None
 
     @property
@@ -192,7 +192,7 @@ class WorkerHandle:
         self.submit(Forget(command_id="", account=account, snapshot_ids=(snapshot_id,)))
 
     def knows(self, command: Forget) -> bool:
-        """Whether it has anything of what is to be forgotten, beside models."""
+        """True if it has anything of what is to be forgotten, apart from models."""
         is_asked = any(name in self.commands for name in command.command_ids)
         return bool(command.urls) or self.memory.knows(command) or is_asked
 
@@ -204,7 +204,7 @@ class WorkerHandle:
             self._worker.submit(commands)
 
     async def _start(self) -> tuple[Up, Sequence[Event]]:
-        """A worker that is up, and what it reported beside that."""
+        """A worker that is up, and its other reports."""
         self._worker = self._make_worker(self.plan)
         while True:
             events = await self._worker.events()

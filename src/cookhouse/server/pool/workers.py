@@ -39,14 +39,14 @@ class Workers(Sequence[WorkerHandle]):
 
     @property
     def is_up(self) -> bool:
-        """Whether there are workers that take commands, to train and to sample."""
+        """True if there are workers that take commands, to train and to sample."""
         up = [worker.plan for worker in self._workers if worker.is_up]
         can_sample = any(plan.samples for plan in up)
         return can_sample and (any(plan.trains for plan in up) or not any(one.plan.trains for one in self._workers))
 
     @property
     def staying(self) -> Sequence[WorkerHandle]:
-        """Those that are not drained."""
+        """Workers that are not drained."""
         return [worker for worker in self._workers if not worker.is_draining]
 
     @property
@@ -123,6 +123,6 @@ class Workers(Sequence[WorkerHandle]):
 
 
 def _can_replace(worker: WorkerHandle, others: Sequence[WorkerHandle]) -> bool:
-    """Whether others train, if it does, and sample, if it does."""
+    """True if others train, if it does, and sample, if it does."""
     trains, samples = any(one.plan.trains for one in others), any(one.plan.samples for one in others)
     return (trains or not worker.plan.trains) and (samples or not worker.plan.samples)

@@ -161,7 +161,7 @@ class SessionLifecycle:
     async def _write_end(self, journal: Journal, end: EndSession, folders: Sequence[Path]) -> None:
         try:
             await journal.commit.keep(end)
-        except StorageError as error:  # it goes on at the next start, until nobody is heard of
+        except StorageError as error:  # it goes on at the next start, until every session is silent
             _log.warning("the end of session %s was not written: %s", end.session_id, error)
         else:
             await asyncio.to_thread(journal.folders.delete, *folders)
@@ -188,7 +188,7 @@ class SessionLifecycle:
                 self.drop_samples(session, error)
 
     def _is_over(self, session: Session, silent_seconds: float) -> bool:
-        """Whether a session has been silent for too long. What is with the engine then counts as heard of until it is
+        """True if a session has been silent for too long. What is with the engine then counts as contact until it is
         done, and its queue does not: a dead client's would run on to its end.
         """
         if silent_seconds <= self._settings.session_seconds:

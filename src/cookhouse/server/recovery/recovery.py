@@ -37,7 +37,7 @@ class Recovery:
         sequencer: Sequencer,
         sessions: Sessions,
     ) -> None:
-        """What was brought back is said once it has run again."""
+        """`say` is given a count of what was restored, once it has run again."""
         self._pool = pool
         self._intake = requests.intake
         self._journal = journal
@@ -74,7 +74,7 @@ class Recovery:
 
     @property
     def is_starting(self) -> bool:
-        """Whether what an earlier process left still runs again."""
+        """True if what an earlier process left still runs again."""
         return self._at_start is not None and not self._at_start.done()
 
     async def start(self) -> None:

@@ -88,7 +88,7 @@ class StoredSession:
 
 @dataclass(slots=True)
 class Restored:
-    """What was brought back."""
+    """Sessions, models and requests that were brought back."""
 
     num_sessions: int = 0
     num_models: int = 0

@@ -61,7 +61,7 @@ class CheckpointFiles:
             raise
 
     def _link(self, kept: StoredCheckpoint, folder: Path) -> bool:
-        """Whether they were not there, or not as they were saved; blocking."""
+        """True if they were not there, or not as they were saved; blocking."""
         assert self._journal is not None
         if folder.exists():
             own = replace(kept, folder=folder)

@@ -128,7 +128,7 @@ class Kind:
     read: Read
     plan: Callable[[str, Any, Drawn], RequestPlan]
     find: Callable[[str, Any], Awaitable[Mapping[str, Any]]] | None = None
-    """What to draw beside what is drawn for every request."""
+    """Values to draw besides those drawn for every request."""
 
 
 class Intake:
@@ -263,10 +263,10 @@ class Intake:
         return body_of(bytearray(body), entry.encoding, self._max_decoded_bytes).read()
 
     def heard_at(self, model_id: str) -> float | None:
-        """When a model was last heard of, if that is not in the store yet."""
+        """Time of a model's last request, if that is not in the store yet."""
         return self._heard_at.get(model_id)
 
     def taken_times(self) -> Mapping[str, float]:
-        """When each model was last heard of, since the previous call."""
+        """Take the times of each model's last request since the previous call."""
         taken, self._heard_at = self._heard_at, {}
         return taken

@@ -29,13 +29,13 @@ class Metering:
             raise
 
     def of_session(self, session_id: str, owner: str) -> Usage:
-        """What a session has used, also one that has ended; nothing where it is another tenant's."""
+        """Usage of a session, also of one that has ended; nothing where it is another tenant's."""
         self.flush()
         held = self._meter.held().get(Account(owner, session_id), Usage())
         return self._store.session_usage(session_id, owner) + held
 
     def by_owner(self) -> Mapping[str, Usage]:
-        """What each tenant has used, since there is a store."""
+        """Usage of each tenant, since there is a store."""
         self.flush()
         used = dict(self._store.usage_by_owner())
         for account, usage in self._meter.held().items():

@@ -8,7 +8,7 @@ from cookhouse.models.names import plain_name
 
 
 def is_offered(name: str, offered: Collection[str]) -> bool:
-    """Whether a client's name for a base model is of one that is offered by these names."""
+    """True if a client's name for a base model is of one that is offered by these names."""
     return name in offered or plain_name(name) in offered
 
 
@@ -28,7 +28,7 @@ class OfferedModels:
 
     @property
     def names(self) -> Sequence[str]:
-        """What clients may ask for, context suffixes aside."""
+        """Names that clients may ask for, context suffixes aside."""
         return tuple(self._infos)
 
     def named(self, name: str) -> BaseModelInfo:
@@ -44,5 +44,5 @@ class OfferedModels:
         return info
 
     def are_same(self, name: str, other: str) -> bool:
-        """Whether two names are of one model. Raises `UnknownNameError` for one that is not offered."""
+        """True if two names are of one model. Raises `UnknownNameError` for one that is not offered."""
         return self.named(name) == self.named(other)

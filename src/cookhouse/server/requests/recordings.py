@@ -23,7 +23,7 @@ from cookhouse.server.wire import Provenance, Span, TrainingHead, provenance_of
 _INPUTS = "target_tokens", "logprobs", "advantages", "is_sampled"
 _TOKEN, _LOGPROB = np.dtype("<i4"), np.dtype("<f4")
 _ROW_BYTES = 512
-"""What the database takes for a sequence beside its content."""
+"""Bytes that the database takes for a sequence besides its content."""
 
 
 def sequence_ids(request_id: str, num_samples: int) -> Sequence[str]:

@@ -89,7 +89,7 @@ class TrainingRequests:
         self._store = storage.store
 
     async def needed(self, _owner: str, request: types.CreateModelRequest) -> Mapping[str, Any]:
-        """What to draw for a new model: what a server has to offer that makes it again."""
+        """Values to draw for a new model: those that a server needs to make it again."""
         return {"base_model": request.base_model}
 
     def create_model(self, owner: str, request: types.CreateModelRequest, drawn: Drawn) -> RequestPlan:
@@ -106,7 +106,7 @@ class TrainingRequests:
         return self._make(owner, identity, request.base_model, lora, request.user_metadata, fill, drawn)
 
     async def found(self, owner: str, request: types.LoadWeightsRequest) -> Mapping[str, Any]:
-        """What to draw for a load: the checkpoint that it names now."""
+        """Values to draw for a load: the checkpoint that it names now."""
         kept, is_own = await asyncio.to_thread(self._find, request.path, owner)
         return {"checkpoint": asdict(kept.row), "folder": None if is_own else str(kept.folder.absolute())}
 
@@ -154,7 +154,7 @@ class TrainingRequests:
             return await asyncio.to_thread(_decode, body, max_bytes)
 
     async def refusal(self, owner: str, decoded: Decoded) -> Mapping[str, Any]:
-        """What to draw for a pass: why it is refused, where that depends on more than the request."""
+        """Values to draw for a pass: the reason why it is refused, where that depends on more than the request."""
         head, request = decoded
         if head.message.loss_fn != STABLE_REINFORCE:
             return {}
@@ -244,7 +244,7 @@ class TrainingRequests:
         )
 
     def _own_losses(self) -> Mapping[str, str]:
-        """What a run's metadata say of losses that are computed otherwise than at the hosted service."""
+        """Metadata of a run on losses that are computed otherwise than at the hosted service."""
         return {STABLE_REINFORCE: _OWN_OBJECTIVE} if self._settings.stable_reinforce else {}
 
     async def _load(

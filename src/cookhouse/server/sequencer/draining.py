@@ -43,7 +43,7 @@ SendOn = Callable[[Request], Awaitable[Response | None]]
 
 
 class Draining:
-    """Whether a server drains, and what it waits for. Lives on the event loop."""
+    """State of a server's draining, and the requests that it waits for. Lives on the event loop."""
 
     def __init__(self, futures: Futures, *, hold_seconds: float) -> None:
         """`hold_seconds`: how long a request is held at most."""

@@ -25,7 +25,7 @@ from cookhouse.server.storage.journal import Answer, DropAnswers, GroupCommit
 
 _log = logging.getLogger(__name__)
 _RECORD_BYTES = 1024
-"""About what a future takes beside the body of its result."""
+"""About what a future takes besides the body of its result."""
 _FETCH_AGAIN_SECONDS = 60.0
 """After it was fetched, a result may still be asked for: its answer was lost on the way."""
 
@@ -289,7 +289,7 @@ class Futures:
                 raise ServiceError("the server is stopping")
 
     def _fetched_for(self, seconds: float) -> Iterator[Future]:
-        """Those whose results were fetched at least so long ago."""
+        """Futures whose results were fetched at least so long ago."""
         latest = time.monotonic() - seconds
         for future in map(self._futures.__getitem__, self._fetched):
             if future.fetched_at is not None and future.fetched_at > latest:
@@ -301,7 +301,7 @@ class Futures:
         return [future.request_id for future in self.unfinished(session_id) if future.is_sample]
 
     def unfinished(self, session_id: str) -> Sequence[Future]:
-        """Those of a session that have no result."""
+        """Futures of a session that have no result."""
         return [one for one in self._futures.values() if one.session_id == session_id and one.result is None]
 
     @property

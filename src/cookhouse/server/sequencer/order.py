@@ -119,7 +119,7 @@ class ModelOrder(Generic[T]):
         heapq.heappush(self._waiting, (False, 0, next(self._arrivals), seq_id, 0.0, request))
 
     def ready_at(self) -> float | None:
-        """When the first request may run: 0 for now, the end of its patience, or None where nothing waits."""
+        """Time at which the first request may run: 0 for now, the end of its patience, or None where nothing waits."""
         if not self._waiting:
             return None
         is_new, seq_id, _, _, arrived_at, _ = self._waiting[0]

@@ -76,7 +76,7 @@ class History:
                 self.next_index = max(self.next_index, entry.run_index + 1)
 
     def up_to(self, request_id: str) -> Sequence[str]:
-        """Those that had their turns before a request and it itself; others of `ran` may have to run again."""
+        """Requests that had their turns up to a request, which is included; others of `ran` may have to run again."""
         names = list(self.ran)
         return names[: names.index(request_id) + 1]
 
@@ -109,7 +109,7 @@ class History:
         return [ran for ran in self.ran.values() if ran.entry.kind == LOAD]
 
     def unindexed(self) -> Sequence[str]:
-        """Those whose place is not written down; from now on it is taken to be."""
+        """Take the requests whose place is not written down; from now on it counts as written."""
         names = [name for name in self.ran if name not in self._indexed]
         self._indexed.update(names)
         return names
@@ -209,7 +209,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLength:
-    """How many requests a model has that have no result."""
+    """Number of a model's requests that have no result."""
 
     num_accepting: int = 0
     """Those that are being written to the journal."""
@@ -242,7 +242,7 @@ class Queue:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing waits or runs on a model that there is not, or not any more."""
+        """True if nothing waits or runs on a model that there is not, or not any more."""
         is_needed = self.num_admitted or self.unfinished
         return not is_needed and (self.model.is_dropped or not self.model.creation)
 
@@ -281,7 +281,7 @@ class Queue:
             self.history.add(job.entry, changes_model=job.changes_model, taken_to=self.order.seen.taken_to)
 
     def length(self) -> QueueLength:
-        """How many it has waiting and running."""
+        """Numbers of its requests that wait and run."""
         oldest = next(iter(self.unfinished), None)
         return QueueLength(
             num_accepting=self.num_admitted,
@@ -293,7 +293,7 @@ class Queue:
         )
 
     def is_over(self, job: Job) -> bool:
-        """Whether a request that was to run again has come to its end meanwhile: it was under way when its worker was
+        """True if a request that was to run again has come to its end meanwhile: it was under way when its worker was
         lost, and the journal may have forgotten it.
         """
         if job.entry is None:

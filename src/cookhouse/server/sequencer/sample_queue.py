@@ -50,7 +50,7 @@ class SampleQueue:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """Those that wait or run."""
+        """Number of samples that wait or run."""
         return len(self._samples)
 
     def lengths(self) -> Mapping[tuple[str, str], tuple[int, float]]:

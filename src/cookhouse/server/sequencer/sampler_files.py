@@ -1,4 +1,4 @@
-"""Files of published weights: written beside the states of models, and dropped beyond what they may take."""
+"""Files of published weights: written next to the states of models, and dropped beyond what they may take."""
 
 import asyncio
 import uuid
@@ -31,7 +31,7 @@ class SamplerFiles:
         self._pool.note_file(self._fetch(snapshot))
 
     def commands(self, model: Model, snapshots: Mapping[str, SamplerWeights]) -> Sequence[SaveSnapshot]:
-        """What writes published weights that have no file yet; blocking."""
+        """Commands that write published weights that have no file yet; blocking."""
         return [
             SaveSnapshot(
                 command_id=uuid.uuid4().hex,

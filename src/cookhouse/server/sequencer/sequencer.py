@@ -161,22 +161,22 @@ class Sequencer:
         return num_requests
 
     def history(self, model: Model) -> History:
-        """What has run on a model since its last state."""
+        """History of a model since its last state."""
         return self._queue(model).history
 
     def state_bytes(self, model_id: str) -> int:
-        """What the last state of a model takes on the disk; 0 where there is none yet."""
+        """Bytes that the last state of a model takes on the disk; 0 where there is none yet."""
         queue = self._queues.get(model_id)
         state = None if queue is None else queue.history.newest()[0]
         return 0 if state is None else state.num_bytes
 
     def length(self, model: Model) -> QueueLength:
-        """What a model has waiting and running."""
+        """Numbers of a model's requests that wait and run."""
         queue = self._queues.get(model.model_id)
         return QueueLength() if queue is None else queue.length()
 
     def running(self, model: Model) -> frozenset[Job]:
-        """What is with the engine; nothing while it waits for memory."""
+        """Jobs that are with the engine; none while it waits for memory."""
         queue = self._queues.get(model.model_id)
         is_waiting = queue is None or self.retries.reason(model.model_id) is not None
         return frozenset() if queue is None or is_waiting else frozenset(queue.running)
@@ -372,7 +372,7 @@ class Sequencer:
 
 
 def _reported(model: Model, error: Exception) -> Exception:
-    """What to say of a request that failed: what it needs may have gone with its session, or with its model."""
+    """Error to report for a request that failed: what it needs may have gone with its session, or with its model."""
     if model.is_dropped or isinstance(error, CanceledError):
         return InputError(f"session {model.session_id} has ended")
     return LostError(model.loss or str(error)) if isinstance(error, LostError) else error

@@ -168,7 +168,7 @@ class States:
         if state is not None:
             await self._supervisor.wait_for_publications(model.model_id)
             if history.num_moves == saving.num_moves and not history.is_saving and model.loss is None:
-                self._supervisor.balance(model.model_id, state.num_bytes)  # little would have to run again elsewhere
+                self._supervisor.balance(model.model_id, state.num_bytes)  # little would have to run again there
 
     def _note_failure(self, error: CookhouseError) -> None:
         """Have no state tried for a while: a disk that is full for one model is full for all."""
@@ -213,7 +213,7 @@ class States:
         return state, covered
 
     async def _written(self, saving: _Saving) -> Saved:
-        """What was written of a state. Published weights that have no file then have been dropped to make room.
+        """Record of a state that was written. Published weights that have no file then have been dropped to make room.
 
         Raises:
             ServiceError: something could not be written.

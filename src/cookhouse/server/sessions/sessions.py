@@ -1,6 +1,6 @@
 """Live sessions, and the models and samplers in them. Lives on the event loop.
 
-A session ends when its client says so, or when it has not been heard of for `session_seconds`; its models and snapshots
+A session ends when its client says so, or when there was no contact for `session_seconds`; its models and snapshots
 are freed then. A restart brings it back from the journal; without one, nothing of it survives but the checkpoints.
 """
 
@@ -179,7 +179,7 @@ class Sessions:
         return iter(list(self._sessions.values()))
 
     def has(self, session_id: str) -> bool:
-        """Whether a session is alive, whosever it is."""
+        """True if a session is alive, whosever it is."""
         return session_id in self._sessions
 
     def set_aside(self, session_id: str, owner: str) -> None:
@@ -210,7 +210,7 @@ class Sessions:
         return self.add(self._new_id(), owner, idempotency_key), True
 
     def add(self, session_id: str, owner: str, idempotency_key: str | None) -> Session:
-        """A session of this id, which has now been heard of."""
+        """A session of this id, whose last contact is now."""
         session = Session(
             session_id=session_id, owner=owner, idempotency_key=idempotency_key, heard_at=time.monotonic()
         )
@@ -255,7 +255,7 @@ class Sessions:
 
     @contextmanager
     def polling(self, session_id: str) -> Iterator[None]:
-        """Within, the client of a session waits for an answer: it is heard of all the while."""
+        """Within, the client of a session waits for an answer, which counts as contact all the while."""
         self.hear(session_id)
         self._num_polls[session_id] += 1
         try:
@@ -300,7 +300,7 @@ class Sessions:
             self._is_unheard = False
 
     def session(self, session_id: str, owner: str) -> Session:
-        """A live session, which has now been heard of.
+        """A live session, whose last contact is now.
 
         Raises:
             GoneError: it has ended, never was, or belongs to another tenant.

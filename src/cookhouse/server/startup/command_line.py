@@ -196,7 +196,7 @@ _OPTIONS = (
         "client; repeatable",
         {"choices": get_args(EndSessions), **_MANY},
     ),
-    # Taken out before words are parsed: it is here to be told of.
+    # Taken out before words are parsed: it is here for the help alone.
     _Option(WAIT, "load, and wait on stdin, a socket, for the other arguments", _SWITCH),
     _Option("--json", "say the address as JSON, in the first line; notes follow", _SWITCH),
 )

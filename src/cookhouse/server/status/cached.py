@@ -38,7 +38,7 @@ class Cached(Generic[T]):
         self._problem: str | None = None
 
     async def get(self, patience_seconds: float | None = None) -> Reading[T]:
-        """What was read last: at most so many seconds ago, unless reading takes longer or fails. `patience_seconds`: in
+        """The last reading: at most so many seconds old, unless reading takes longer or fails. `patience_seconds`: in
         place of `_PATIENCE_SECONDS`.
         """
         is_old = self._tried_at is None or time.monotonic() - self._tried_at >= self._seconds

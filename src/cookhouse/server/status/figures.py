@@ -35,7 +35,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What there is at one moment."""
+    """Figures of one moment."""
 
     sessions: Sequence[Session]
     models: Sequence[Held]
@@ -65,7 +65,7 @@ class Live:
 
 
 def base_models(service: Service, live: Live) -> list[Json]:
-    """Those that the server offers, by how clients call them."""
+    """Base models that the server offers, by the names that clients use."""
     held = Counter(one.model.base_model for one in live.models)
     samplers = Counter(one.base_model for session in live.sessions for one in session.samplers.values())
     found = []
@@ -85,7 +85,7 @@ def base_models(service: Service, live: Live) -> list[Json]:
 
 
 def sessions(live: Live, viewer: Viewer, names: Mapping[str, str | None]) -> Json:
-    """Those heard of last go first."""
+    """Sessions, the one with the latest request first."""
 
     def row(session: Session) -> Json:
         name = names.get(session.session_id)
@@ -103,7 +103,7 @@ def sessions(live: Live, viewer: Viewer, names: Mapping[str, str | None]) -> Jso
 
 
 def models(live: Live, viewer: Viewer) -> Json:
-    """Those with the most to do go first."""
+    """Models, those with the most to do first."""
 
     def row(held: Held) -> Json:
         model, length = held.model, held.length
@@ -152,7 +152,7 @@ def samples(service: Service, viewer: Viewer, seen: Sequence[Seen]) -> list[Json
 
 
 def waiting(service: Service, live: Live) -> Json:
-    """What no worker has yet, of all tenants."""
+    """Requests that no worker has yet, of all tenants."""
     commands = (one.command for worker in service.pool.workers for one in worker.commands.values())
     num_with_workers = sum(isinstance(command, Sample) for command in commands)
     return {

@@ -34,7 +34,7 @@ _SETTINGS = (
 
 
 def server(service: Service, viewer: Viewer, machine: Machine | None) -> Json:
-    """What runs, since when, and whether it takes requests."""
+    """Facts about the server's process: version, uptime, pause, draining and memory."""
     return {
         "version": __version__,
         "python": platform.python_version(),
@@ -63,7 +63,7 @@ def _unserved(service: Service) -> Json | None:
 
 
 def servers(service: Service, viewer: Viewer, members: Sequence[Member] | None) -> list[Json] | None:
-    """Those that share the sessions; None: this is the only one."""
+    """Servers that share the sessions; None: this is the only one."""
     if service.leases is None or members is None:
         return None
     return [
@@ -79,7 +79,7 @@ def servers(service: Service, viewer: Viewer, members: Sequence[Member] | None) 
 
 
 def settings(used: Settings) -> Json:
-    """Those that matter to who asks why something waits. Of a URL only the scheme: it may hold more."""
+    """Settings that matter to someone who asks why something waits. Of a URL only the scheme: it may hold more."""
     journal = used.journal if used.journal in (OFF, FILES, "rows") else used.journal.partition("://")[0] + "://"
     return {"journal": journal, **{name: getattr(used, name) for name in _SETTINGS}}
 

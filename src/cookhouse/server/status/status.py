@@ -36,7 +36,7 @@ class ServerStatus:
         self._answers: dict[str, tuple[float, bytes]] = {}
 
     async def of(self, owner: str) -> bytes:
-        """What a tenant may see. `owner` is one of the server's own, so that what is kept is bounded."""
+        """Status that a tenant may see. `owner` is one of the server's own, so that what is kept is bounded."""
         made_at, answer = self._answers.get(owner, (float("-inf"), b""))
         if time.monotonic() - made_at >= _AGAIN_SECONDS:
             content = await self._make(Viewer(owner, self._service.keys))

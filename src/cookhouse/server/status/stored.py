@@ -28,14 +28,14 @@ class Machine:
     disk_bytes: int
     disk_free_bytes: int
     database_bytes: int | None
-    """None: the rows lie elsewhere."""
+    """None: the rows lie in another database."""
     journal_bytes: Mapping[str, int | None]
     """By folder; None: it has too many files to look at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """What one viewer may see of the store."""
+    """Part of the store that one viewer may see."""
 
     checkpoints: Sequence[CheckpointRow]
     """The newest."""
@@ -72,7 +72,7 @@ def read_listed(service: Service, viewer: Viewer) -> Listed:
 
 
 def read_servers(service: Service) -> Sequence[Member] | None:
-    """Those that share the sessions; None: this is the only one."""
+    """Servers that share the sessions; None: this is the only one."""
     return None if service.leases is None else service.leases.members.counted()
 
 

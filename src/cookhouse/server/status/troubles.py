@@ -85,7 +85,7 @@ def _queues(status: dict[str, Any]) -> Iterator[str]:
 
 
 def _since(loss: dict[str, Any]) -> str:
-    """When it was, and why where that may be said."""
+    """Time of a trouble, with its reason where that may be shown."""
     reason = "" if loss["reason"] is None else f": {loss['reason']}"
     return f"{_seconds(loss['seconds_ago'])} ago{reason}"
 

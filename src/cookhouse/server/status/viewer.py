@@ -20,5 +20,5 @@ class Viewer:
         return self.is_operator or owner == self.owner
 
     def label(self, owner: str) -> str | None:
-        """What a tenant is called, also in `/metrics`; None: it is another."""
+        """Label of a tenant, also in `/metrics`; None: it is another."""
         return self.keys.label_of(owner) if self.sees(owner) else None

@@ -40,7 +40,7 @@ class _Look:
 
     @property
     def busy_seconds(self) -> float:
-        """What turns have taken, the present one included."""
+        """Seconds that turns have taken, the present one included."""
         return self.status.turn_seconds + sum(turn.seconds for turn in self.status.turns)
 
 

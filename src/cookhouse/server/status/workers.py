@@ -41,7 +41,7 @@ def worker(service: Service, viewer: Viewer, live: Live, seen: Seen) -> Json:
 
 
 def num_commands(worker: WorkerHandle) -> int:
-    """Those that are with a worker; our own question is none of them."""
+    """Number of commands that are with a worker, without our own question."""
     return sum(not isinstance(one.command, Inspect) for one in worker.commands.values())
 
 

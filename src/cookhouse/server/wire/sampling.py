@@ -20,7 +20,7 @@ _INT32_END = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleShape:
-    """What of a result goes to the client, beyond what the engine was asked for."""
+    """Parts of a result that go to the client, beyond those that the engine was asked for."""
 
     prompt_logprobs_last_n: int | None = None
     targets: TargetLayout | None = None

@@ -24,7 +24,7 @@ _INT32_END = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetLayout:
-    """How the answer is laid out: as the request was."""
+    """Layout of the answer, which is that of the request."""
 
     shape: tuple[int, int]
     asks_C: NDArray[np.bool_]
@@ -34,7 +34,7 @@ class TargetLayout:
 
 
 def decode_targets(tensor: TensorData, num_prompt: int) -> tuple[PromptTargets, TargetLayout]:
-    """What the engine is asked. Whether the tokens are in the vocabulary is for the engine to say.
+    """Decode the targets for the engine. Whether the tokens are in the vocabulary is for the engine to say.
 
     Raises:
         InputError: it is no int64 tensor of `num_prompt` - 1 rows, dense or sparse CSR, of tokens or -1.

@@ -130,7 +130,8 @@ class TrainingHead:
 
 
 def training_counter(num_bytes: int) -> Callable[[bytes], None] | None:
-    """What counts the fields of a `forward_backward` body of so many bytes; None where they cannot be too many.
+    """Function that counts the fields of a `forward_backward` body of so many bytes; None where they cannot be too
+    many.
 
     It raises `TooLargeError` where they are.
     """
@@ -152,7 +153,7 @@ def parse_training(body: bytes | bytearray) -> TrainingHead:
 
 
 def begun_training(beginning: bytes) -> pb.ForwardBackwardRequest:
-    """What the beginning of a `forward_backward` body says before its datums: of clients that write fields in order,
+    """Parse the beginning of a `forward_backward` body, before its datums: of clients that write fields in order,
     which model it is for. Raises as `parse_training`.
     """
     try:
@@ -187,7 +188,7 @@ def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
 
 
 def provenance_of(head: TrainingHead, num_tokens: Iterable[int]) -> Sequence[Provenance]:
-    """Where the tokens of each datum come from, of a request that has been decoded, its datums of so many tokens."""
+    """Provenance of the tokens of each datum, of a request that has been decoded, its datums of so many tokens."""
     data = (pb.Datum.FromString(bytes(head.body[one])) for one in head.data_D)
     return [decode_provenance(datum, length) for datum, length in zip(data, num_tokens, strict=True)]
 
@@ -251,7 +252,7 @@ def decode_adam(params: types.AdamParams | types.optimizer.OptimParamsBase) -> A
 
 
 def decode_lora(config: types.LoraConfig | None, *, seed: int, max_rank: int) -> LoraSpec:
-    """What a run trains; `seed` is taken when the request names none.
+    """Weights that a run trains; `seed` is taken when the request names none.
 
     Raises:
         InputError: a rank outside 0 (all weights) to `max_rank`, a negative seed, or nothing to train.

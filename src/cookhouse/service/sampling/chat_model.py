@@ -25,7 +25,7 @@ _SLOW_SECONDS, _QUICK_SECONDS = 0.6, 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
-    """How answers are drawn."""
+    """Sampling parameters of answers."""
 
     max_tokens: int
     temperature: float
@@ -36,7 +36,7 @@ class SamplingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatAnswer:
-    """What a model said."""
+    """Answer of a model."""
 
     message: "Message"
     text: str
@@ -116,7 +116,7 @@ class ChatModel:
         return self.read(prompt, tokens)
 
     def read(self, prompt: "ModelInput", tokens: "Sequence[int]") -> ChatAnswer:
-        """What tokens sampled after a prompt say, in the chat format."""
+        """Parse tokens sampled after a prompt, in the chat format."""
         from cookhouse.chat import Termination, text_of
 
         message, termination = self.renderer.parse_response(tokens)
@@ -131,7 +131,8 @@ class ChatModel:
     async def sampled(
         self, prompt: "ModelInput", stops: "list[str] | list[int]", *, seed: int, is_shown: bool = True
     ) -> "AsyncIterator[SampledSequence]":
-        """What follows a prompt, in pieces where somebody is shown it as it comes and the service loses little by it.
+        """Sample after a prompt, in pieces where somebody is shown them as they come and the service loses little by
+        it.
 
         Raises:
             InputError: the prompt leaves no room for an answer.

@@ -91,7 +91,7 @@ class SamplingService:
             return [await ChatModel.open(self._service, each, draw, is_streamed=is_streamed) for each in targets]
 
     def has(self, targets: Sequence[Target]) -> bool:
-        """Whether it can open them without starting anything, so that what was opened before goes on."""
+        """True if it can open them without starting anything, so that what was opened before goes on."""
         if configured_service(os.environ) is not None:
             return True
         return self._running is not None and all(_has(self._running, target) for target in targets)

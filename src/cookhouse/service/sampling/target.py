@@ -15,7 +15,7 @@ from cookhouse.service.local import service_folder
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What to sample from, and where its service keeps it."""
+    """Weights to sample from, and the place of their service."""
 
     model_name: str | None
     """None: the one that the checkpoint was trained from."""
@@ -32,7 +32,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """What to call it."""
+        """Name for people."""
         return self.named or self.sampler_path or self.model_name or TINY_MODEL
 
     def check_kept_here(self) -> None:
@@ -54,8 +54,8 @@ def find_target(
     *,
     place: Path = RUNS_FOLDER,
 ) -> Target:
-    """What names mean together: weights, on a base model; without weights, the base model alone. Runs are those in
-    `place`.
+    """Find the target that names mean together: weights, on a base model; without weights, the base model alone. Runs
+    are those in `place`.
 
     Raises:
         UnknownNameError: the first names no weights.

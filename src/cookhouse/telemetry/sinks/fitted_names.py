@@ -25,8 +25,8 @@ _MAX_CHARACTERS = 200
 
 
 def _fitted(name: str, others: str) -> str:
-    """What a tool takes of a name, and eight digits of a hash of all of it. `others` are the characters that it does
-    not take, as the inside of a class of a regular expression.
+    """Characters of a name that a tool takes, and eight digits of a hash of all of it. `others` are the characters that
+    it does not take, as the inside of a class of a regular expression.
     """
     parts = re.sub(f"[{others}]", "_", name[:_MAX_CHARACTERS]).split("/")
     stem = "/".join(part for part in parts if part.strip("._")).strip("_.") or "metric"

@@ -47,7 +47,9 @@ def sink_names(sinks: str, wandb_project: str | None) -> list[str]:
 
 
 def find_sink(name: str) -> SinkBuilder:
-    """What makes the sink of a name. Raises as `OpenSet.find`; a missing library is said with the extra that has it."""
+    """Function that makes the sink of a name. Raises as `OpenSet.find`; a missing library is said with the extra that
+    has it.
+    """
     try:
         return SINKS.find(name)
     except InputError as error:

@@ -60,7 +60,7 @@ class OpenTelemetrySink:
         self._tracer, self._logger = tracers.get_tracer("cookhouse"), loggers.get_logger("cookhouse")
         self._meter = meters.get_meter("cookhouse")
         self._gauges: dict[str, Any] = {}
-        self._flush()  # of nothing: it tells whether there is a collector
+        self._flush()  # of nothing: it shows whether there is a collector
         self._epoch_seconds = time.time() - time.perf_counter()
         self._status = "errored"  # unless the run comes to say otherwise
         self._root = self._tracer.start_span("run", attributes=_attributes(config))

@@ -100,7 +100,7 @@ def read_tracker_run(folder: Path, tool: str) -> TrackerRun | None:
 
 
 def run_name(folder: Path, settings: Mapping[str, Any]) -> str:
-    """What a tool shows the run as: `wandb_name`, or the name of the run directory."""
+    """Name under which a tool shows the run: `wandb_name`, or the name of the run directory."""
     return settings.get("wandb_name") or folder.resolve().name
 
 

@@ -156,7 +156,7 @@ def server_json(address: str, key: str | None, method: str, route: str, **conten
 
 
 class _Capabilities(tinker.types.GetServerCapabilitiesResponse):
-    """What a service answers, with what the SDK knows nothing of."""
+    """Answer of a service, with fields that the SDK does not know."""
 
     pair_losses: tuple[str, ...] = ()
     pair_token_logprobs: bool = False
@@ -175,7 +175,7 @@ class TinkerServiceClient(tinker.ServiceClient):
 
     @property
     def is_hosted(self) -> bool:
-        """Whether it is the hosted service, which does not report what it has counted."""
+        """True if it is the hosted service, which does not report what it has counted."""
         return not self._address
 
     async def context_tokens(self, model_name: str) -> int | None:
@@ -183,7 +183,7 @@ class TinkerServiceClient(tinker.ServiceClient):
         return next((model.max_context_length for model in offered if model.model_name == model_name), None)
 
     async def usage(self) -> Mapping[str, float] | None:
-        """What the server has counted for this session: tokens by kind, and `engine_seconds`. None: it does not
+        """Usage that the server has counted for this session: tokens by kind, and `engine_seconds`. None: it does not
         report it, as the hosted service, which is not asked.
         """
         if not self._address:

@@ -2,7 +2,7 @@
 
 It keeps the real one's promises: requests of a model take effect in the order submitted, saved state restores exactly,
 a sampling client keeps its weights. What it computes is made up, and says so: the "model" is one number per token
-bucket, log p(token) = log σ(θ[token mod 512] - 2), and every metric it returns has `synthetic` beside it.
+bucket, log p(token) = log σ(θ[token mod 512] - 2), and every metric it returns has `synthetic` next to it.
 """
 
 import copy
@@ -146,7 +146,7 @@ class FakeService:
         return self.request("close", None)
 
     def state(self, path: str) -> FakeState:
-        """What was saved, or is made up for a PEFT folder. Raises `InputError` if there is nothing."""
+        """State that was saved, or is made up for a PEFT folder. Raises `InputError` if there is nothing."""
         if path not in self.states and path.startswith(_PEFT):
             theta = np.random.default_rng(zlib.crc32(path.encode())).normal(scale=0.1, size=_NUM_BUCKETS)
             return FakeState(theta=theta)
@@ -158,7 +158,7 @@ class FakeService:
         return self.states[path]
 
     def chance(self, *seeds: int | None) -> np.random.Generator:
-        """What the seeds of a request stand for here."""
+        """Generator that the seeds of a request stand for here."""
         if self._seed is None and len(seeds) == 1:
             return np.random.default_rng(seeds[0])
         mixed = [*([] if self._seed is None else [self._seed]), *(seed or 0 for seed in seeds)]

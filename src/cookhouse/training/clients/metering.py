@@ -89,7 +89,7 @@ class _Service(_Passing):
         return _sampler(self._client.create_sampling_client(*args, **options), self._meter)
 
     async def usage(self) -> Mapping[str, float]:
-        """What the service has counted, if it reports it; else what was counted here."""
+        """Usage that the service has counted, if it reports it; else what was counted here."""
         ask = getattr(self._client, "usage", None)
         reported = None if ask is None else await ask()
         return reported or self._meter.usage

@@ -37,7 +37,7 @@ SessionStatus = Literal["success", "errored", "interrupted"]
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSpec:
-    """What to train: a fresh adapter, one with the weights at `load_checkpoint_path`, or the one a run goes on with."""
+    """The weights: a new adapter, one with the weights at `load_checkpoint_path`, or the one a run goes on with."""
 
     settings: TrainingSettings
     resume_path: str | None = None
@@ -56,7 +56,7 @@ class TrainingSession:
     """Tokens that the service's model takes at most, prompt and answer together; None if it does not say."""
 
     async def usage(self) -> Mapping[str, float] | None:
-        """What the service has counted for this session; None where it does not report it."""
+        """Usage that the service has counted for this session; None where it does not report it."""
         ask = getattr(self.service, "usage", None)
         return None if ask is None else await ask()
 
@@ -182,7 +182,7 @@ def service_errors(doing: str) -> Iterator[None]:
 
 
 def _reason(error: tinker.RequestFailedError) -> str:
-    """What the service said, without the SDK's own words around it."""
+    """Message of the service, without the SDK's own words around it."""
     return re.sub(r"^Request failed: (.*) for self\.request_id=.*$", r"\1", error.message, flags=re.DOTALL)
 
 

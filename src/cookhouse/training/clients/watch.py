@@ -19,7 +19,7 @@ _STOP_SECONDS = 5.0
 
 
 class Watch:
-    """Asks a service for its health beside the run's own requests, which may take long for good reasons."""
+    """Asks a service for its health in addition to the run's own requests, which may take long for good reasons."""
 
     def __init__(
         self, base_url: str | None, *, patience_seconds: float, interrupt: Interrupt, telemetry: Telemetry

@@ -19,7 +19,7 @@ from cookhouse.weights.checkpoints import Checkpoint, CheckpointFile, Cursor
 
 
 class BestWeights:
-    """What evaluations found so far by the metric of `keep_best`, and the checkpoint of the best weights."""
+    """Best value so far of the metric of `keep_best`, and the checkpoint of the best weights."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class BestWeights:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further step is to be taken."""
+        """True if no further step is to be taken."""
         return self._is_over or (self._patience is not None and self._num_worse >= self._patience)
 
     @property
@@ -94,7 +94,7 @@ class BestWeights:
         return gain >= 0
 
     def _gain(self, value: float) -> float:
-        """How much better a value is than the best so far; below 0 where it is worse, or not finite."""
+        """Gain of a value over the best so far; below 0 where it is worse, or not finite."""
         assert self._metric is not None
         if not math.isfinite(value):
             return -math.inf

@@ -12,7 +12,7 @@ class Cadence:
     """Whether it is also due before the first step."""
 
     def is_due(self, step: int) -> bool:
-        """Whether it is due after `step` steps and before the next."""
+        """True if it is due after `step` steps and before the next."""
         if step == 0:
             return self.at_start
         return self.every > 0 and step % self.every == 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """When a step was submitted, and what came before that; all of `time.perf_counter`."""
+    """Times of a step's submission, and of what came before it; all of `time.perf_counter`."""
 
     ready_at: float
     """When there was something to submit."""

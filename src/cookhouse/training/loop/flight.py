@@ -44,7 +44,7 @@ class InFlight(Generic[P]):
 
 @dataclass(kw_only=True)
 class OpenStep(Generic[P]):
-    """What has been answered of a step that is not over."""
+    """Step that is not over, with its answers so far."""
 
     first: InFlight[P]
     reports: list[Mapping[str, float]] = field(default_factory=list)

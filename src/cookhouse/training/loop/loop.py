@@ -342,7 +342,7 @@ class TrainingLoop(Generic[P]):
         return answer
 
     def _doing(self, slot: str, step: int) -> str:
-        """What fills a slot, and of which step, for people."""
+        """Name of what fills a slot, with its step, for people."""
         is_between = slot in (self._names.evaluate, self._names.checkpoint)
         return f"{slot} {after_step(step)}" if is_between else f"{slot} of step {step_number(step):,}"
 

@@ -23,7 +23,7 @@ Answered: TypeAlias = Sequence[tuple[Work[P], tinker.ForwardBackwardOutput]]
 
 
 class Loss(Protocol[P_contra]):
-    """How work becomes a gradient."""
+    """Loss by which work becomes a gradient."""
 
     def submit(self, client: TrainingClient, work: Work[P_contra]) -> Awaitable[tinker.ForwardBackwardOutput]:
         """Send the work without waiting for anything."""
@@ -45,7 +45,7 @@ def answered_logprobs(datum: tinker.Datum, fields: Fields) -> NDArray[Any] | Non
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(Generic[P]):
-    """What a step asks for, and what it reports."""
+    """Requests of a step, and its reports."""
 
     loss: Loss[P]
     metrics: Callable[[Answered[P]], Mapping[str, float]]
@@ -89,7 +89,7 @@ class CustomLoss:
 
 
 def custom_metrics(parts: Answered[Any]) -> dict[str, float]:
-    """What a custom loss reported, a mean over the step's pieces, under `train/`."""
+    """Metrics of a custom loss, a mean over the step's pieces, under `train/`."""
     # The SDK's own two are sums over tokens: the first is reported as such, the second is a means to an end.
     reports = [
         {name: value for name, value in output.metrics.items() if not name.endswith(":sum")} for _, output in parts
@@ -136,7 +136,7 @@ LOSSES: OpenSet[LossFunction] = OpenSet(
 
 
 def supervised_objective(loss_fn: str) -> Objective[Any]:
-    """Of `cross_entropy`, or of a loss in `LOSSES`; the likelihood is reported beside it."""
+    """Of `cross_entropy`, or of a loss in `LOSSES`; the likelihood is reported next to it."""
     if loss_fn == "cross_entropy":
         return CROSS_ENTROPY
     loss = CustomLoss(function=LOSSES.find(loss_fn))

@@ -25,7 +25,7 @@ class AdamSchedule:
 
     @property
     def notes(self) -> list[str]:
-        """What nobody set and a person should know."""
+        """Notes for a person on values that nobody set."""
         if self.settings.warmup_steps is not None or not self.warmup_steps:
             return []
         return [

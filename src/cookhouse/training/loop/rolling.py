@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class RollingSaves:
-    """When rolling checkpoints are due, and what becomes of them."""
+    """Rolling checkpoints: their times, and their deletion."""
 
     def __init__(self, settings: StepSettings, service: ServiceClient, checkpoints: CheckpointFile) -> None:
         self._cadence = Cadence(every=settings.rolling_save_every)
@@ -30,7 +30,7 @@ class RollingSaves:
         self._deletions: set[asyncio.Task[None]] = set()
 
     def is_due(self, step: int) -> bool:
-        """Whether one is due after so many steps, where no other save is."""
+        """True if one is due after so many steps, where no other save is."""
         return self._cadence.is_due(step)
 
     def submit(self, client: TrainingClient, cursor: Cursor) -> PendingCheckpoint:

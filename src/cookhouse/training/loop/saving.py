@@ -18,7 +18,7 @@ from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, Checkpoi
 
 
 class CheckpointKind(StrEnum):
-    """What to save: weights with optimizer state, weights to sample from, or one of each."""
+    """Kind of checkpoint: weights with optimizer state, weights to sample from, or one of each."""
 
     STATE = "state"
     SAMPLER = "sampler"

@@ -25,7 +25,7 @@ class Evaluation(Protocol):
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
         """Request all that must see the present weights; no step is submitted meanwhile. The coroutine returned here
-        then runs beside the steps that follow, and returns metrics.
+        then runs along with the steps that follow, and returns metrics.
         """
 
 
@@ -53,7 +53,7 @@ class FinishedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopSlots(Generic[P]):
-    """What the loop is filled with. The service sees the requests of the slots in the order they stand here. P is what
+    """Slots that fill the loop. The service sees the requests of the slots in the order they stand here. P is what
     the source's work carries besides datums, for the objective.
     """
 
@@ -73,7 +73,7 @@ class LoopSlots(Generic[P]):
 
 @dataclass(frozen=True, kw_only=True)
 class SlotNames:
-    """What the slots are called in spans and in what a stalled run waits for."""
+    """Names of the slots in spans and in messages on a stalled run."""
 
     evaluate: str = "evaluate"
     get_work: str = "get_batch"
@@ -87,7 +87,7 @@ class SlotNames:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopOutcome:
-    """How the loop ended, and where it would continue."""
+    """End of the loop, and the place where it would continue."""
 
     cursor: Cursor
     is_interrupted: bool

@@ -25,11 +25,11 @@ class Source(Protocol[P_co]):
 
     @property
     def needs_answers(self) -> bool:
-        """Whether the next piece may take long, or hangs on the pieces before it: these are to be finished first."""
+        """True if the next piece may take long, or hangs on the pieces before it: these are to be finished first."""
 
     @property
     def progress(self) -> str:
-        """How far the next piece is, in words, for whoever waits for it; empty if there is nothing to say."""
+        """Progress of the next piece, in words, for whoever waits for it; empty if there is nothing to say."""
 
     async def next_work(self) -> Work[P_co] | None:
         """The next piece, or None when there is no more. Cancelled, it loses nothing that another run cannot redo."""

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """What one of the weights said."""
+    """Answer of one of the weights."""
 
     weights: str
     model: str | None

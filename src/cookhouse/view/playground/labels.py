@@ -26,7 +26,7 @@ class LabeledPair:
     answers: tuple[Answered, Answered]
 
     def row(self, better: int) -> dict[str, Any]:
-        """Itself as a preference, and beside what is learned from, how the answers came about."""
+        """Itself as a preference, and besides what is learned from, how the answers came about."""
         chosen, rejected = self.answers[better], self.answers[1 - better]
         return {
             "prompt": self.question.messages,
@@ -41,7 +41,7 @@ class LabeledPair:
 
 @dataclass(frozen=True, kw_only=True)
 class Labeled:
-    """What became of a label."""
+    """Result of adding a label."""
 
     line: int | None
     """Of the file; None: nothing was written."""
@@ -84,7 +84,7 @@ class LabelFile:
         return Labeled(line=line, command=self.command(pair.answers[0].model))
 
     def command(self, model: str | None = None) -> str:
-        """What trains a base model on the file; None: the recipe's own."""
+        """Command that trains a base model on the file; None: the recipe's own."""
         words = ["cookhouse", "run", "dpo", f"dataset_path={self.path}", *([f"model_name={model}"] if model else [])]
         return shlex.join(words)
 

@@ -51,7 +51,7 @@ class Playground:
             raise InputError(f"{len(self._asking)} questions are being answered or wait; ask again when some are done")
 
     async def events(self, question: Question, targets: Sequence[Target]) -> AsyncGenerator[Event]:
-        """What happens until a question is answered. Whoever stops listening stops the work."""
+        """Events until a question is answered. Whoever stops listening stops the work."""
         told: asyncio.Queue[Event | None] = asyncio.Queue()
         # A task of its own: it is cancelled once, and can then end what it has begun.
         task = asyncio.create_task(self._answer(question, targets, told))

@@ -36,18 +36,18 @@ class Question:
 
     @property
     def messages(self) -> "list[Message]":
-        """What is asked, as a conversation."""
+        """The question, as a conversation."""
         system: list[Message] = [{"role": "system", "content": self.system}] if self.system else []
         return [*system, {"role": "user", "content": self.prompt}]
 
     @property
     def draw(self) -> SamplingOptions:
-        """How answers are drawn."""
+        """Sampling parameters of answers."""
         return SamplingOptions(max_tokens=self.max_tokens, temperature=self.temperature, top_p=1.0, seed=self.seed)
 
 
 def question_from(body: object) -> Question:
-    """What a page or a program asks.
+    """Read the question that a page or a program asks.
 
     Raises:
         InputError: a value is missing or cannot be one, or a key is unknown.

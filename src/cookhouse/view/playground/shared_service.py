@@ -50,14 +50,14 @@ class SharedService:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has been started and not ended."""
+        """True if it has been started and not ended."""
         return self._opener is not None
 
     @asynccontextmanager
     async def models(
         self, targets: Sequence[Target], draw: SamplingOptions, say: Say
     ) -> AsyncIterator[list[ChatModel]]:
-        """Weights that answer within the block. `say` is told what goes on until they do.
+        """Weights that answer within the block. `say` is given what goes on until they do.
 
         Raises:
             InputError: there are no such weights.

@@ -96,6 +96,6 @@ def _found(name: str, place: Place) -> Target:
 
 
 def _base_models(runs: Sequence[FoundRun]) -> list[str]:
-    """Those that runs were trained on, and those of the package."""
+    """Base models that runs were trained on, and those of the package."""
     named = [run.record.get("config", {}).get("model_name") for run in runs]
     return [*dict.fromkeys([*(name for name in named if isinstance(name, str) and name), *embedded_names()])]

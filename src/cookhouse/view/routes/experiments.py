@@ -114,7 +114,7 @@ async def _events(request: Request) -> StreamingResponse:
 
 
 def _signs(place: Place, name: str | None = None) -> Any:
-    """What there is to see of one sweep, or of all. Raises `UnknownNameError` once it was deleted."""
+    """Signs of what there is to see of one sweep, or of all. Raises `UnknownNameError` once it was deleted."""
     runs = place.runs()
     names = {run.name for run in runs if run.record.get("recipe") == SWEEP_RECIPE}
     if name is not None:
@@ -160,7 +160,7 @@ def _report(request: Request, run: FoundRun, sweep: SweepRecord) -> dict[str, An
 
 
 def _problems(sweep: SweepRecord) -> list[str]:
-    """What cannot be read; what a run simply has not written is its own page's to tell."""
+    """Notes on what cannot be read; what a run simply has not written is left to its own page."""
     torn = [(name, gap) for name, record in sweep.records.items() for gap in record.gaps if "cannot be read" in gap]
     return [f"{name}: {problem}" for name, problem in [*sweep.problems.items(), *torn]]
 

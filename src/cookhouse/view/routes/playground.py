@@ -73,7 +73,7 @@ async def _lines(events: AsyncGenerator[Event]) -> AsyncIterator[str]:
 
 
 async def _body(request: Request) -> object:
-    """What was sent, of JSON and not too large."""
+    """Body that was sent, of JSON and not too large."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415, f"this takes application/json, not {kind or 'a body without a type'!r:.100}")

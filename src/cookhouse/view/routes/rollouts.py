@@ -151,14 +151,14 @@ def _address(name: str, step: StepName, query: Mapping[str, Any], **more: Any) -
 
 
 def _ask_address(run: FoundRun, rollouts: Sequence[Rollout]) -> str | None:
-    """Where the question of a group can be asked again, if its environment logged one."""
+    """Address at which the question of a group can be asked again, if its environment logged one."""
     asked = (turn.logs["question"] for rollout in rollouts[:1] for turn in rollout.turns if "question" in turn.logs)
     text, left_out = read_text(next(asked, ""), _MAX_QUESTION)
     return None if left_out else ask_address([run.name], [("user", text)])
 
 
 def _query_of(wanted: RolloutFilter) -> dict[str, str]:
-    """What an address says of it, without what is not asked for."""
+    """Query of an address for it, without what is not asked for."""
     values = {
         "min_reward": "" if wanted.min_reward == -math.inf else repr(wanted.min_reward),
         "max_reward": "" if wanted.max_reward == math.inf else repr(wanted.max_reward),
@@ -168,7 +168,7 @@ def _query_of(wanted: RolloutFilter) -> dict[str, str]:
 
 
 def _max_lag(record: Mapping[str, Any]) -> int:
-    """How many steps later a group may be trained on."""
+    """Number of steps after which a group may still be trained on."""
     settings = record.get("config")
     value = settings.get("max_lag", 0) if isinstance(settings, dict) else 0
     return min(value, 100) if isinstance(value, int) else 0

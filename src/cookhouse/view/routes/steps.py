@@ -73,7 +73,7 @@ def _read(request: Request) -> dict[str, Any]:
 def _metrics(
     rows: Sequence[Mapping[str, Any]], now: Mapping[str, Any], step: int, own: Mapping[str, Metric]
 ) -> dict[str, Any]:
-    """What moved, what tells most, and all of it; each against the step before."""
+    """Metrics that moved, the most telling ones, and all; each against the step before."""
     before = {key: value for row in rows if row["step"] == step - 1 for key, value in row.items()}
     changes = step_changes(rows, step, own)
     named = [find_metric(key, own) for key, value in now.items() if key != "step" and _is_number(value)]

@@ -66,7 +66,7 @@ class RolloutCache:
         return self._groups.get(key, lambda known: known or read_group(index, number))
 
     def texts(self, index: RolloutIndex, words: Words) -> RolloutTexts:
-        """What the rollouts say; takes seconds for thousands that nobody has searched before."""
+        """Texts of the rollouts; takes seconds for thousands that nobody has searched before."""
         decode = None if words.wording is None else words.decode_batch
         return self._texts.get(index.path, lambda known: read_texts(index, decode, known))
 

@@ -24,7 +24,7 @@ _MAX_TOKENS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedGroup:
-    """What the step noted that trained on the group."""
+    """Notes of the step that trained on the group."""
 
     step: int | None
     """0-based; None: no step did, as far as the files say."""
@@ -96,7 +96,7 @@ _MAX_TURN_LINKS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class GroupView:
-    """What is asked for."""
+    """View that is asked for."""
 
     member: int | None = None
     """Only this one; None: all side by side."""
@@ -232,7 +232,7 @@ _LOG_CHARACTERS = 4000
 
 
 def noted_of(values: Sequence[Any]) -> list[dict[str, Any]]:
-    """What a run noted, as far as a page shows it."""
+    """Notes of a run, as far as a page shows them."""
     try:
         return entries_to_json(entries_from_json([_near(value) for value in values]))
     except (InputError, RecursionError) as error:
@@ -262,7 +262,7 @@ def numbers_of(values: Mapping[str, float]) -> dict[str, str]:
 
 
 def failure_text(failure: Mapping[str, Any]) -> str:
-    """Who failed, and why."""
+    """Text on a member that failed, and the reason."""
     who, attempt, origin, outcome, reason = (
         _near(failure.get(name, "")) for name in ("member", "attempt", "origin", "outcome", "reason")
     )

@@ -33,8 +33,8 @@ def shown_spans(run: TokenRun, words: Words, scales: Mapping[Quantity, ColorScal
 def shown_scales(
     scales: Mapping[Quantity, ColorScale], missing: Mapping[Quantity, str], *, logprob: str
 ) -> list[dict[str, Any]]:
-    """What tokens can be colored by, in the order of the keys 1 to 5: each with its shades, or why it is not there. A
-    teacher is told of only where there is one. `logprob` says whose those are.
+    """Quantities by which tokens can be colored, in the order of the keys 1 to 5: each with its shades, or why it is
+    not there. A teacher is named only where there is one. `logprob` says whose those are.
     """
     titles = {**_TITLES, Quantity.LOGPROB: f"logprob in nats: {logprob}"}
     return [
@@ -53,7 +53,7 @@ def shown_scales(
 
 
 def first_shown(scales: Mapping[Quantity, ColorScale], asked: str) -> str:
-    """What tokens are colored by at first: what is asked for, if there is that."""
+    """Quantity by which tokens are colored at first: the one asked for, if it is there."""
     names = [quantity.value for quantity in Quantity if quantity in scales]
     return asked if asked in names or not names else names[0]
 

@@ -13,7 +13,7 @@ _LARGEST_ID = 1 << 31
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What reading the tokens of a model needs; without a tokenizer, why there is none."""
+    """Reader of a model's tokens; without a tokenizer, the reason why there is none."""
 
     wording: Wording | None = None
     problem: str = ""
@@ -40,7 +40,7 @@ class Wordings:
         self._lock = threading.Lock()
 
     def of(self, record: Mapping[str, Any]) -> Words:
-        """Those of the model of a run by its record (config.json). Blocks while a tokenizer is loaded: seconds."""
+        """Words of the model of a run by its record (config.json). Blocks while a tokenizer is loaded: seconds."""
         settings = record.get("config")
         model = settings.get("model_name") if isinstance(settings, dict) else None
         if not isinstance(model, str):

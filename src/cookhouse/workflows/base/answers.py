@@ -9,7 +9,7 @@ from cookhouse.report import RecordedAnswer
 
 
 class Asked(TypedDict):
-    """What a `RecordedAnswer` holds of the conversation before the answer."""
+    """The conversation before the answer, as a `RecordedAnswer` holds it."""
 
     prompt: str
     earlier: tuple[tuple[str, str], ...]
@@ -22,7 +22,7 @@ def asked_of(messages: Sequence[Message]) -> Asked:
 
 
 def recorded_answer(answer: HeldOutAnswer) -> RecordedAnswer:
-    """What is kept of an answer that is compared with a text."""
+    """Record of an answer that is compared with a text."""
     return RecordedAnswer(
         **asked_of(answer.prompt),
         expected=answer.expected,

@@ -67,7 +67,7 @@ def fit_batch(state: BatchSizeState, steps_of: Callable[[int], int], what: str) 
 
 
 def _is_named(config: Any) -> bool:
-    """Whether somebody named a batch, of those that are not left open: a plain default looks as if it were set."""
+    """True if somebody named a batch, of those that are not left open: a plain default looks as if it were set."""
     is_computed = isinstance(chz.chz_fields(config)["batch_size"]._munger, Default)
     return is_computed or not has_default(config, "batch_size")
 

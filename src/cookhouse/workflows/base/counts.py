@@ -97,7 +97,9 @@ class ReadData(Protocol):
 def expected_training(
     parts: Sequence[tuple[CountedData | ReadData, Counts]], total_steps: int, steps_per_epoch: int
 ) -> ExpectedTokens:
-    """What the steps of a run train on, of sets that each step has a batch of: exactly, where all of them are there."""
+    """Tokens that the steps of a run train on, of sets that each step has a batch of: exact, where all of them are
+    there.
+    """
     tokens = 0
     is_exact = True
     for data, counts in parts:
@@ -113,7 +115,7 @@ def expected_training(
 
 
 def batch_metrics(statistics: ExampleStatistics, num_skipped: int) -> dict[str, float]:
-    """What a batch of a streamed set turned out to hold, for the row of its step."""
+    """Metrics on the content of a batch of a streamed set, for the row of its step."""
     return {
         keys.DATA_EXAMPLES: statistics.num_examples,
         keys.DATA_TOKENS: statistics.num_tokens,

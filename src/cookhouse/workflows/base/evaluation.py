@@ -73,7 +73,7 @@ class EvaluatorRun:
 
 
 async def _measured(evaluator: Callable[..., Any], client: Any) -> tuple[MaybeMetrics, list[Entry]]:
-    """What an evaluator found, and what it noted. Raises `InputError` for figures that are none."""
+    """Metrics of an evaluator, and its notes. Raises `InputError` for figures that are none."""
     recording = Recording()
     with recording.active():
         found = returned_figures(evaluator, await watched(evaluator, client))
@@ -119,7 +119,7 @@ class HeldOutEvaluation:
 
 
 def record_metrics(telemetry: Telemetry, step: int, found: MaybeMetrics) -> Values:
-    """What was measured, under `test/`; and the event `eval.complete`."""
+    """Write the metrics, under `test/`; and the event `eval.complete`."""
     values = {f"test/{name}": value for name, value in found.items() if value is not None}
     numbers, text = split_values(values)
     telemetry.event(events.EVAL_COMPLETE, step=step, metrics=numbers, **text)
@@ -136,7 +136,7 @@ class NamedEvaluator:
 
 
 class EvaluatedState(Protocol):
-    """What evaluators are made from, and where they are kept."""
+    """State from which evaluators are made, and in which they are kept."""
 
     evaluators: Sequence[NamedEvaluator]
     notes: list[str]
@@ -167,7 +167,7 @@ async def init_evaluators(state: EvaluatedState) -> None:
 
 
 def _idle_notes(config: TrainingSettings, made: Collection[str]) -> list[str]:
-    """What settings ask to be measured, or when, of which nothing is."""
+    """Notes on settings of evaluation that have no effect."""
     if config.num_eval:
         return []
     idle = [
@@ -255,7 +255,7 @@ def scheduled_evaluators(
 
 
 def keep_noted(folder: Path, mark: str, name: str, step: int, entries: Sequence[Entry]) -> None:
-    """Keep what an evaluator noted, as a page and as JSON; `mark` tells its files from those of others."""
+    """Keep what an evaluator noted, as a page and as JSON; `mark` distinguishes its files from those of others."""
     with file_errors(folder):
         folder.mkdir(exist_ok=True)
     path = folder / f"{step:06d}-{mark}.html"

@@ -35,7 +35,7 @@ class ExampleLog:
         max_run_bytes: int = MAX_RUN_BYTES,
         max_step_bytes: int = MAX_STEP_BYTES,
     ) -> None:
-        """What is there of `first_step` and later is removed: the run that wrote it broke off, and this one goes on
+        """Remove entries of `first_step` and later: the run that wrote it broke off, and this one goes on
         from there. `logprobs`: as `Objective.logprobs`.
         """
         self._folder = folder

@@ -16,7 +16,7 @@ from cookhouse.weights.names import find_weights
 
 
 class JudgedConfig(Protocol):
-    """What is read here of a config."""
+    """Settings that are read here of a config."""
 
     @property
     def judge(self) -> str | None: ...

@@ -6,7 +6,7 @@ from cookhouse.settings.defaults import has_default
 
 
 class LengthConfig(Protocol):
-    """What `steps_notes` reads."""
+    """Settings that `steps_notes` reads."""
 
     @property
     def max_steps(self) -> int | None: ...
@@ -15,7 +15,7 @@ class LengthConfig(Protocol):
 
 
 def steps_notes(config: LengthConfig, steps_per_epoch: int) -> list[str]:
-    """Which of the two settings of a run's length changes nothing, where somebody set it."""
+    """Note on the setting of a run's length that changes nothing, where somebody set it."""
     steps, epochs = config.max_steps, config.num_epochs
     if steps is None:
         return []

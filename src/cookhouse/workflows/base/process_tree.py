@@ -1,4 +1,4 @@
-"""Resources that a process and its descendants have used, from Linux's /proc; elsewhere nothing is known."""
+"""Resources that a process and its descendants have used, from Linux's /proc; on other systems nothing is known."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ def own_cpu_seconds(pid: int) -> float:
 
 
 def runs_module(pid: int, module: str) -> bool:
-    """Whether a process is `python -m MODULE`, or was started so."""
+    """True if a process is `python -m MODULE`, or was started so."""
     try:
         words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:

@@ -15,7 +15,7 @@ from cookhouse.weights.names import Purpose, find_weights
 
 
 class BegunSettings(Protocol):
-    """What says which weights a run begins with."""
+    """Settings that name the weights with which a run begins."""
 
     @property
     def model_name(self) -> str: ...
@@ -24,7 +24,7 @@ class BegunSettings(Protocol):
 
 
 def reference_in_words(config: BegunSettings, named: str | None) -> str:
-    """Which weights the reference is, for people; `named` is what the settings name."""
+    """Description of the reference's weights, for people; `named` is what the settings name."""
     return named or f"{config.load_checkpoint_path or config.model_name}, as the run begins with it"
 
 

@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Prompted)
 
 @dataclass(frozen=True, kw_only=True)
 class SplitRows(Generic[R]):
-    """What a run trains on, and what it is measured by."""
+    """Rows that a run trains on, and those that it is measured by."""
 
     train: Sequence[R]
     test: Sequence[R]
@@ -75,7 +75,7 @@ def _asks(row: Prompted, keys: Collection[str]) -> bool:
 
 
 def split_off(rows: Rows, fraction: float | None, seed: int) -> tuple[Rows, Rows | None]:
-    """What is trained on, and what is held out of it, which hangs on the number of rows and the seed alone."""
+    """Split rows into those to train on and those held out, which depend on the number of rows and the seed alone."""
     if fraction is None:
         return rows, None
     indices = HeldOut(fraction=fraction, seed=seed).indices(num_rows(rows))
@@ -89,8 +89,8 @@ def joined(sets: Sequence[tuple[str, Rows]]) -> tuple[str, Rows]:
 
 
 def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
-    """What a run reads, by what for: `train`, `test`, and the second and further ones with a number. `bundled` is the
-    folder of bundled data that is taken where none is named.
+    """Data sets that a run reads, by use: `train`, `test`, and the second and further ones with a number. `bundled` is
+    the folder of bundled data that is taken where none is named.
 
     Raises:
         InputError: settings exclude one another, or there is no data set of a name.
@@ -131,7 +131,7 @@ def kept_tokens(config: RowSettings, context_tokens: int | None) -> int:
 
 
 def cut_notes(num_cut: int, num_all: int, what: str, config: RowSettings, context_tokens: int | None) -> list[str]:
-    """A sentence on how many of them are truncated, and why; none if none does."""
+    """A sentence on how many of them are truncated, and why; no sentence if none is."""
     if not num_cut:
         return []
     length = kept_tokens(config, context_tokens)

@@ -39,7 +39,7 @@ from cookhouse.workflows.stages.stage import Stage, stage
 
 @dataclass(kw_only=True)
 class TrainingState(LoopState):
-    """What the stages of a training run hand to one another."""
+    """State that the stages of a training run share."""
 
     config: TrainingSettings
     renderer: Renderer = field(init=False)
@@ -67,7 +67,7 @@ class TrainingState(LoopState):
 
     @property
     def expected_tokens(self) -> ExpectedTokens | None:
-        """What the steps are to send and to sample, from the stages that need no port; None: nobody can say."""
+        """Tokens that the steps are to send and sample, from the stages that need no port; None: they are unknown."""
         return None
 
 

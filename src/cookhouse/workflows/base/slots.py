@@ -121,7 +121,7 @@ def _evaluations(state: TrainingState) -> Sequence[ScheduledEvaluation]:
 
 
 def best_weights(state: TrainingState) -> BestWeights | None:
-    """What tells which weights are the best, of a run that keeps them."""
+    """Choice of the best weights, of a run that keeps them."""
     folder = state.folder
     if state.config.keep_best is None:
         return None

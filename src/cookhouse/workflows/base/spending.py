@@ -16,7 +16,7 @@ from cookhouse.workflows.stages.state import RunContext
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedTokens:
-    """What is known before a run of what its steps send and sample."""
+    """Tokens that a run's steps send and sample, as far as they are known before it."""
 
     tokens: Mapping[str, int] = field(default_factory=dict)
     """By the names that they are counted by."""
@@ -49,7 +49,7 @@ def expected_facts(expected: ExpectedTokens | None, prices: Mapping[str, float])
 
 
 def cost_text(usage: Mapping[str, float], prices: Mapping[str, float]) -> str | None:
-    """What tokens cost, and which of them have no price; None where there are no prices at all."""
+    """Cost of tokens, and those that have no price; None where there are no prices at all."""
     if not prices:
         return None
     counts = {kind: sum(usage.get(name, 0) for name in names) for kind, names in PRICED.items()}
@@ -83,6 +83,6 @@ def token_meter(config: TrainingSettings, context: RunContext) -> TokenMeter:
 
 
 def is_metered(config: TrainingSettings, service: ServiceClient) -> bool:
-    """Whether the run counts by itself what goes to a service."""
+    """True if the run counts by itself what goes to a service."""
     is_asked = config.max_tokens_total is not None or config.price_per_million is not None
     return is_asked or bool(getattr(service, "is_hosted", False))

@@ -90,7 +90,7 @@ _PLAIN_NAMES = {
 
 
 def with_plain_names(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics, and `accuracy`, `precision`, `recall` and `f1` beside them where one of them is that."""
+    """Metrics, and `accuracy`, `precision`, `recall` and `f1` with them where one of them is that."""
     plain = {
         name: next((results[metric] for metric in metrics if metric in results), None)
         for name, metrics in _PLAIN_NAMES.items()
@@ -153,7 +153,7 @@ def _answer(answers: Sequence[RecordedAnswer], index: int) -> str | None:
 
 
 class RatedConfig(Protocol):
-    """What `settings_notes` reads."""
+    """Settings that `settings_notes` reads."""
 
     @property
     def model_name(self) -> str: ...
@@ -166,7 +166,7 @@ class RatedConfig(Protocol):
 
 
 def settings_notes(config: RatedConfig, *, by_reward: bool = False) -> list[str]:
-    """What a person should know about settings that are not refused."""
+    """Notes for a person on settings that are not refused."""
     return [
         *_renderer_notes(config),
         *_rate_source_notes(config),
@@ -175,7 +175,7 @@ def settings_notes(config: RatedConfig, *, by_reward: bool = False) -> list[str]
 
 
 def _rate_source_notes(config: RatedConfig) -> list[str]:
-    """Where the learning rate comes from, if it is to be found out."""
+    """Note on the source of the learning rate, if it is to be found out."""
     default = chz.chz_fields(config)["learning_rate"]._munger
     if isinstance(default, RateDefault):
         note = default.note(config)
@@ -199,7 +199,7 @@ def _renderer_notes(config: RatedConfig) -> list[str]:
 
 
 def model_fact(model: str) -> str:
-    """What kind of model it is, and its sizes as far as they are known."""
+    """Kind of the model, and its sizes as far as they are known."""
     sizes = dims(model)
     parts = [f"family {_family(model) or 'unknown'}"]
     if sizes is not None:
@@ -215,7 +215,7 @@ def model_fact(model: str) -> str:
 def _family(model: str) -> str | None:
     try:
         return family_of(model)
-    except InputError:  # a renderer was forced on a model whose files are elsewhere
+    except InputError:  # a renderer was forced on a model whose files are on another machine
         return None
 
 
@@ -227,7 +227,7 @@ def _why_template(model: str) -> str:
 
 
 def context_fact(context_tokens: int | None) -> str:
-    """How long a sequence the model takes."""
+    """Length of the sequences that the model takes."""
     if context_tokens is None:
         return "unknown here; the service will say, before anything is trained"
     return f"{context_tokens:,} tokens, prompt and answer together"
@@ -245,7 +245,7 @@ def adapter_size(config: TrainingSettings) -> str:
             train_mlp=config.train_mlp,
             train_unembed=config.train_unembed,
         )
-    except InputError as error:  # the weights are elsewhere, with the service
+    except InputError as error:  # the weights are with the service, on another machine
         return f"size unknown: {error}"
     num_bytes = parameters * _BYTES_PER_PARAMETER
     return f"{parameters:,} parameters, {num_bytes / 1e6:,.1f} MB with gradient and optimizer state"

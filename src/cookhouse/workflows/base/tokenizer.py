@@ -19,7 +19,9 @@ async def init_tokenizer(state: TrainingState) -> None:
 
 
 def format_notes(config: TrainingSettings) -> list[str]:
-    """That the chat format is that of the weights which the run begins with, where it would be another without them."""
+    """Note on a chat format that is that of the weights with which the run begins, where it would be another without
+    them.
+    """
     begun, name = config.load_checkpoint_path, config.renderer_name
     if begun is None or config.force_renderer or name == default_of(config, "renderer_name"):
         return []

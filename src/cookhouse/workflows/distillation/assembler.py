@@ -136,7 +136,7 @@ class AnswerAssembler:
 
 
 class TeacherTargets:
-    """What the teacher finds most likely at each position of an answer, in the place of the token that it said.
+    """Tokens that the teacher finds most likely at each position of an answer, in place of the one in the answer.
 
     The targets and weights of a datum become (T, K): the K most likely tokens, and their probabilities, made to sum to
     1 over the K. `cross_entropy` of these has, by the student, the gradient of the forward divergence from that

@@ -16,9 +16,9 @@ from cookhouse.workflows.distillation.samples import TeacherAnswer, refuse_all_f
 
 
 def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer], renderer: Renderer) -> TeacherRecord:
-    """What is to be said to held-out prompts: what the rows say, read as the teacher's `renderer` reads its answers, or
-    what the teacher says where they say nothing; with what the teacher said. Prompts without either are left out;
-    `teacher/dropped` counts the teacher's failures.
+    """Expected answers to held-out prompts: those of the rows, read as the teacher's `renderer` reads its answers, or
+    else the teacher's; and the record of the teacher's answers. Prompts without either are left out; `teacher/dropped`
+    counts the teacher's failures.
 
     Raises:
         InputError: the teacher failed on all of them.

@@ -121,7 +121,7 @@ async def build_distillation_dataset(state: OffPolicyState) -> None:
 
 
 def _fitting(state: OffPolicyState, questions: Sequence[TeacherQuestion]) -> list[TeacherQuestion]:
-    """Those that leave room for an answer."""
+    """Questions that leave room for an answer."""
     limit = kept_tokens(state.config, state.context_tokens)
     kept = [each for each in questions if max(len(each.student_tokens), len(each.teacher_tokens)) < limit]
     if len(kept) < len(questions):

@@ -66,7 +66,7 @@ def _check(state: OnPolicyState, name: str) -> None:
 
 
 def student_of(config: OnPolicyDistillationSettings) -> Student:
-    """What teachers have to go with."""
+    """Description of the student that teachers have to fit."""
     return Student(
         model_name=config.model_name, renderer_name=config.renderer_name, force_renderer=config.force_renderer
     )

@@ -26,7 +26,7 @@ class TeacherPrompt:
 
     @property
     def is_template(self) -> bool:
-        """Whether the last question stands in it; else it is the system message."""
+        """True if the last question stands in it; else it is the system message."""
         return _TEXT in self.text
 
     def applied(self, messages: Sequence[Message]) -> list[Message]:

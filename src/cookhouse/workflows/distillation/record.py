@@ -31,7 +31,7 @@ def write_teacher_record(path: Path, record: TeacherRecord) -> None:
 
 
 def read_teacher_record(path: Path) -> TeacherRecord | None:
-    """What was kept; None if nothing was.
+    """Read the record that was kept; None if there is none.
 
     Raises:
         InputError: the file holds something else.

@@ -22,7 +22,7 @@ from cookhouse.workflows.reinforcement.state import ReinforcementState
 
 @dataclass(kw_only=True)
 class OffPolicyState(TrainingState):
-    """What the stages of a run that learns a teacher's answers hand to one another."""
+    """State that the stages of a run that learns a teacher's answers share."""
 
     config: OffPolicyDistillationSettings
     bundled: str
@@ -68,7 +68,7 @@ class OffPolicyState(TrainingState):
 
     @property
     def is_verbatim(self) -> bool:
-        """Whether the student learns the very tokens that were sampled."""
+        """True if the student learns the very tokens that were sampled."""
         return self.config.teacher_renderer is None and self.config.answer_pattern is None
 
 
@@ -84,7 +84,7 @@ class NamedTeacher:
 
 @dataclass(kw_only=True)
 class OnPolicyState(ReinforcementState):
-    """What the stages of on-policy distillation hand to one another."""
+    """State that the stages of on-policy distillation share."""
 
     config: OnPolicyDistillationSettings
     environment_names: Sequence[str]

@@ -34,7 +34,7 @@ S = TypeVar("S", bound=TrainingState)
 
 def distillation_result(figures: Figures, state: S, seconds: float) -> RunResult[S]:
     """The result, whose state has the last step's `distillation_metrics`, also where this launch took no step; answers
-    have the teacher's beside them.
+    have the teacher's next to them.
     """
     taught: Any = state
     rows = read_metrics(state.folder.metrics)
@@ -52,7 +52,7 @@ def distillation_result(figures: Figures, state: S, seconds: float) -> RunResult
 
 
 def _beside(record: TeacherRecord, first: Row, last: Row, after: Row) -> list[Figure]:
-    """What the teacher itself scores, and how much of the way to it the student has come."""
+    """Scores of the teacher itself, and the student's share of the way to them."""
     del last
     name = next((name for name in record.metrics if name.removeprefix("teacher/") in _COMPARED), None)
     if name is None:
@@ -80,7 +80,7 @@ def on_policy_result(state: OnPolicyState, seconds: float) -> RunResult[OnPolicy
 
 
 def on_policy_figures(first: Row, last: Row, after: Row) -> Sequence[Figure]:
-    """Those of rollouts, and the divergence from the teacher in training."""
+    """Figures of rollouts, and the divergence from the teacher in training."""
     divergence = Figure(
         name=keys.TEACHER_KL,
         label="divergence from the teacher, first and last step (nats per token)",
@@ -91,7 +91,7 @@ def on_policy_figures(first: Row, last: Row, after: Row) -> Sequence[Figure]:
 
 
 def on_policy_facts(state: OnPolicyState) -> dict[str, str]:
-    """Those of rollouts, and who teaches."""
+    """Facts of rollouts, and the teachers."""
     facts = rollout_facts(state)
     facts["teacher"] = "; ".join(
         teacher.name
@@ -135,7 +135,7 @@ def _dropped_share(row: Row) -> float | None:
 
 
 def off_policy_facts(state: OffPolicyState) -> dict[str, str]:
-    """What would be trained: prompts, who answers them, steps, and the adapter."""
+    """Facts of a plan: prompts, the teachers, steps, and the adapter."""
     config, questions = state.config, state.dataset.questions
     longest = max(len(each.teacher_tokens) for each in questions)
     prompted = (

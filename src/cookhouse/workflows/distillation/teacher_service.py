@@ -26,7 +26,7 @@ KEY_VARIABLE = "TEACHER_API_KEY"
 
 @dataclass(frozen=True, kw_only=True)
 class Student:
-    """What a teacher has to go with."""
+    """The student that a teacher has to fit."""
 
     model_name: str
     renderer_name: str
@@ -70,7 +70,7 @@ def check_vocabulary(name: str, teacher_model: str, student_model: str) -> None:
 
 
 class TeacherService:
-    """Where teachers are asked: the run's own service, or another one, which it opens and closes."""
+    """Service at which teachers are asked: the run's own, or another one, which it opens and closes."""
 
     def __init__(self, own: ServiceClient, other: Connect | None) -> None:
         self._own = own
@@ -127,7 +127,7 @@ async def check_logprobs(name: str, client: SamplingClient, prompt: tinker.Model
 
 
 def connect_to_teacher(given: Connect | None, base_url: str | None) -> Connect | None:
-    """How to reach another service than the run's own; None: teachers are there.
+    """Function that connects to another service than the run's own; None: teachers are at its own.
 
     Raises:
         InputError: nobody has given a key for it. That of the run's service is not shown to another.

@@ -28,12 +28,12 @@ class Teacher:
     name: str
     client: SamplingClient
     coef: float = 1.0
-    """How much its divergence counts beside that of the others."""
+    """How much its divergence counts relative to that of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Teachers:
-    """Who teaches which group."""
+    """Assignment of groups to teachers."""
 
     by_tag: Mapping[str, Teacher]
     """By the first tag of a group, which names its environment where there are several."""

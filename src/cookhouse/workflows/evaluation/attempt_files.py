@@ -19,7 +19,7 @@ _MAX_CHARACTERS = 20_000
 
 
 class AttemptFiles(AttemptLog):
-    """What was answered is not asked again, and what was graded is not graded again, whatever ended the evaluation.
+    """Files of attempts: none is asked or graded a second time, whatever ended the evaluation.
 
     Raises:
         InputError: what lies in the folder is no evaluation's.

@@ -137,7 +137,7 @@ def _result(state: ComparisonState, result: RunResult[Any]) -> RunResult[Any]:
 
 
 def _figures(state: ComparisonState) -> list[Figure]:
-    """What each model reached, then the differences from the first."""
+    """Scores of each model, then the differences from the first."""
     paired = state.paired
     first, *others = paired.models
     reached = [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def has_inspect_tasks(config: EvalSettings) -> bool:
-    """Whether tasks of Inspect AI are named."""
+    """True if tasks of Inspect AI are named."""
     return bool(names_in(config.inspect))
 
 
@@ -97,12 +97,12 @@ def write_inspected(state: EvaluationState) -> None:
 
 
 def page_of(folder: RunFolder, name: str) -> Path:
-    """Where the page of a benchmark or a task stands."""
+    """Path of the page of a benchmark or a task."""
     return folder.evaluations / f"{name.replace('/', '-')}.html"
 
 
 def logs_remark(config: EvalSettings, folder: Path) -> str | None:
-    """How Inspect AI's own logs in a folder are read, if tasks of its were asked."""
+    """Remark on how to read Inspect AI's own logs in a folder, if tasks of its were asked."""
     if not has_inspect_tasks(config):
         return None
     return f"Inspect AI's own logs: inspect view --log-dir {shlex.quote(str(folder))}"

@@ -12,7 +12,7 @@ from cookhouse.workflows.evaluation.state import EvaluationState
 
 
 def evaluation_facts(state: EvaluationState) -> Mapping[str, str]:
-    """What would be asked."""
+    """Facts of the evaluation that would run."""
     config = state.config
     items = {
         loaded.name: f"{len(loaded.items):,} of {loaded.num_all:,} items from {state.sources[loaded.name]}"
@@ -88,5 +88,5 @@ def _figures(state: EvaluationState) -> list[Figure]:
 
 
 def is_shown_as_share(name: str) -> bool:
-    """Whether a figure is a share. Those of benchmarks are; of a task of Inspect AI, the metric's name tells."""
+    """True if a figure is a share. Those of benchmarks are; of a task of Inspect AI, the metric's name shows it."""
     return not name.startswith("inspect/") or find_metric(name).is_share

@@ -91,7 +91,7 @@ def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
 
 
 def evaluated_benchmarks(config: EvalSettings) -> list[Benchmark]:
-    """Those that are named; none if only tasks of Inspect AI are.
+    """Benchmarks that are named; none if only tasks of Inspect AI are.
 
     Raises:
         InputError: as `benchmarks_named`, or Inspect AI is needed and not installed.
@@ -181,7 +181,7 @@ def _at_address(state: EvaluationState, url: str, model: str) -> OpenAIAnswerer:
 
 
 async def _open_judge(state: EvaluationState) -> PreferenceModel:
-    """Who judges: asked in words at an OpenAI-compatible address, else as in a run."""
+    """The judge: asked in words at an OpenAI-compatible address, else as in a run."""
     config, adapters = state.config, state.context.adapters
     assert config.judge is not None
     if adapters.completer is None and config.openai_base_url is not None:
@@ -241,7 +241,7 @@ def _progress(state: EvaluationState, loaded: LoadedBenchmark) -> ItemProgress:
 
 @stage(doing="scoring the answers", reads=("loaded", "log", "inspected"), writes=("figures", "eval_results"))
 async def score(state: EvaluationState) -> None:
-    """What the attempts come to."""
+    """Compute the scores of the attempts."""
     state.figures = {loaded.name: benchmark_figures(loaded, state.log.attempts(loaded.name)) for loaded in state.loaded}
     state.figures |= {result.name: result.figures for result in state.inspected}
     for name, figures in state.figures.items():

@@ -14,7 +14,7 @@ from cookhouse.workflows.preference.reference import Reference
 
 @dataclass(frozen=True, kw_only=True)
 class PairPayload:
-    """What a loss over pairs needs besides the logprobs of the weights being trained."""
+    """Inputs of a loss over pairs besides the logprobs of the weights being trained."""
 
     reference_P2: NDArray[np.float64]
     """Σ w·logprob under the reference of each pair's answers: chosen, rejected."""

@@ -63,7 +63,7 @@ def render_pairs(
 
 
 def pair_renderer(renderer: Renderer, *, max_length: int) -> Callable[[PreferenceRow], Pair]:
-    """What makes the pair of a row. Raises as `render_pairs`, for one row `InputError` as `source: reason`."""
+    """Function that makes the pair of a row. Raises as `render_pairs`, for one row `InputError` as `source: reason`."""
     if max_length < 2:
         raise InputError(f"max_length is {max_length}; training needs at least 2 tokens, one to predict the other")
     return lambda row: _pair(row, renderer, max_length)
@@ -98,7 +98,7 @@ def _any_reasons(said: Sequence[Message]) -> bool:
 
 
 def _saying_so(said: Sequence[Message]) -> list[Message]:
-    """Answers of which each says whether there was reasoning: beside one that has some, the empty block of another is
+    """Answers of which each says whether there was reasoning: next to one that has some, the empty block of another is
     what the model is to write, and no part of what both are asked.
     """
     return [_without_reasoning(m) if m["role"] == "assistant" and not _any_reasons([m]) else m for m in said]
@@ -203,7 +203,7 @@ class PairDataset:
         self._order = self._order_of(epoch)
 
     def count_positions(self, total_steps: int, steps_per_epoch: int) -> int:
-        """How many positions the datums of the first steps of a run have, each as often as it is trained on."""
+        """Number of positions of the datums of a run's first steps, each as often as it is trained on."""
         return count_positions(
             [pair.num_tokens - 2 for pair in self.pairs],
             lambda epoch, _: self._order_of(epoch),
@@ -230,7 +230,7 @@ class PairDataset:
 
 
 def left_out(reasons: Sequence[str], num_all: int, what: str) -> list[str]:
-    """That pairs are left out, with the first reason; nothing if none is."""
+    """Note that pairs are left out, with the first reason; empty if none is."""
     if not reasons:
         return []
     count = f"{len(reasons):,} of {num_all:,} {what}"

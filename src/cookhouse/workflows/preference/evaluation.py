@@ -41,7 +41,7 @@ _CHUNK_PAIRS = 32
 
 
 class PairAnswerEvaluation:
-    """What the weights answer, greedily, to the prompts of held-out pairs, and which of the two answers that is.
+    """Evaluation of the weights' greedy answers to the prompts of held-out pairs: which of the two answers each is.
 
     Pairs of several turns, or whose chosen answer is no text, are not asked.
     """
@@ -96,7 +96,7 @@ class PairAnswerEvaluation:
 
 
 def askable(rows: Sequence[PreferenceRow], renderer: Renderer) -> list[PreferenceRow]:
-    """Those whose answers are one text each, to one prompt."""
+    """Rows whose answers are one text each, to one prompt."""
     return [
         row
         for row in rows

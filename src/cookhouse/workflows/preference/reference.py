@@ -91,7 +91,7 @@ def _sum(example: Example, logprobs_T: NDArray[Any]) -> float:
 
 
 class Reference(Protocol):
-    """What answers are compared with."""
+    """Reference with which answers are compared."""
 
     async def logprobs(self, pairs: Sequence[Pair]) -> NDArray[np.float64]:
         """Σ w·logprob of each answer, of shape (P, 2): chosen, rejected."""
@@ -169,7 +169,7 @@ _STATE = "/weights/"
 
 
 class ReferencedSettings(Protocol):
-    """What says which weights are the reference: those of a run that begins with these."""
+    """Settings that name the weights of the reference: those of a run that begins with these."""
 
     @property
     def pair_loss(self) -> str: ...

@@ -38,7 +38,7 @@ class StreamedRows:
 
 @dataclass(frozen=True, kw_only=True)
 class PreferenceData(SplitRows[PreferenceRow]):
-    """What a run reads."""
+    """Data sets that a run reads."""
 
     streamed: StreamedRows | None = None
     """What it trains on in the place of `train`, which is then empty."""

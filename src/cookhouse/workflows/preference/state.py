@@ -19,7 +19,7 @@ from cookhouse.workflows.preference.stream import StreamedPairs
 
 @dataclass(kw_only=True)
 class PreferenceState(TrainingState):
-    """What the stages of a run over preferences hand to one another."""
+    """State that the stages of a run over preferences share."""
 
     config: PreferenceSettings
     loss: PairLoss = field(init=False)

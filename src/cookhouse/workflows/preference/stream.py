@@ -29,14 +29,14 @@ class StreamedPairBatch:
 
     pairs: Sequence[Pair]
     statistics: ExampleStatistics
-    """Of the answers of all pairs, those that are left out among them."""
+    """Of the answers of all pairs, including those that are left out."""
     num_skipped: int
-    """Rows that cannot be used, or from which the cut leaves nothing to learn."""
+    """Rows that cannot be used, and pairs that have nothing to learn from once they are truncated."""
 
 
 class StreamedPairs(ShuffledRows):
-    """Batches of the pairs of `batch_size` rows. Those that cannot be used or learned from, and rows of `is_held_out`,
-    make a batch smaller, and are counted.
+    """Batches of the pairs of `batch_size` rows. Rows that cannot be used, pairs with nothing to learn from, and rows
+    for which `is_held_out` is true are left out of a batch; all but the last are counted.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class StreamedPairs(ShuffledRows):
         sample = self.sampled_rows()
         self.num_sampled = len(sample)
         self.pairs = [pair for pair in self._made(sample, BadRows(on_bad_row)) if pair.lost_answer is None]
-        """Those of rows that are evenly spaced through the set: all there is to tell the others by."""
+        """Pairs of rows that are evenly spaced through the set; totals of the set are estimated from them."""
         if not self.pairs:
             raise InputError(
                 f"{name}: none of {len(sample)} rows from all over it gives a pair to learn from; set max_length "
@@ -86,7 +86,7 @@ class StreamedPairs(ShuffledRows):
         )
 
     def cut_to(self, num_tokens: int) -> None:
-        """From here on answers with their prompts have at most so many tokens; they are truncated."""
+        """Truncate the pairs of later batches: each answer with its prompt to at most `num_tokens` tokens."""
         self._max_tokens = num_tokens
 
     def _made(self, rows: Sequence[RawRow], bad: BadRows) -> list[Pair]:

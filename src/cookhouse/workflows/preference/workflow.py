@@ -65,7 +65,7 @@ async def init_session(state: PreferenceState) -> None:
 
 
 async def _open_judge(state: PreferenceState) -> AnswerJudge | None:
-    """Who compares held-out answers, where somebody is named and there are some."""
+    """Judge of held-out answers, where one is named and there are some."""
     if state.config.preference_model is None or state.answers is None:
         return None
     adapters = state.context.adapters
@@ -78,7 +78,7 @@ async def _open_judge(state: PreferenceState) -> AnswerJudge | None:
 
 
 def _refuse_longer(state: PreferenceState) -> None:
-    """What a service takes is known once the session is open, and may be less than the model could."""
+    """Refuse examples longer than the service takes, which is known once the session is open."""
     limit = state.session.context_tokens
     longest = max(pair.longest_tokens for pair in [*state.dataset.pairs, *state.held_out])
     if isinstance(state.dataset, StreamedPairs) and limit is not None and longest <= limit:

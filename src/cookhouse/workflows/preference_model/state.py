@@ -16,7 +16,7 @@ from cookhouse.workflows.base.spending import ExpectedTokens
 
 @dataclass(kw_only=True)
 class PreferenceModelState(TrainingState):
-    """What the stages of a run that trains a preference model hand to one another."""
+    """State that the stages of a run that trains a preference model share."""
 
     config: PreferenceModelSettings
     data: SplitRows[ComparisonRow] = field(init=False)

@@ -36,7 +36,7 @@ def figures(first: Row, last: Row, after: Row) -> tuple[Figure, ...]:
 
 
 def facts(state: PreferenceModelState) -> dict[str, str]:
-    """What would be trained: comparisons, tokens, labels, steps, and the adapter."""
+    """Facts of a plan: comparisons, tokens, labels, steps, and the adapter."""
     config, found = state.config, state.dataset.statistics
     labels = Counter(row.label for row in state.data.train)
     counts = ", ".join(f"{labels[label]:,} {label}" for label in LABELS if labels[label])

@@ -60,7 +60,7 @@ from cookhouse.workflows.stages.workflow import Workflow
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonEvaluation:
-    """Which answers a snapshot prefers, in both orders; what later steps do is not seen."""
+    """Evaluation of the answers that a snapshot prefers, in both orders; what later steps do is not seen."""
 
     rows: Sequence[ComparisonRow]
     renderer: ComparisonRenderer

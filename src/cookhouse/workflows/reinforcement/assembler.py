@@ -38,7 +38,7 @@ Adjust = Callable[
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutPayload:
-    """What the groups of a piece of work are trained with."""
+    """Inputs with which the groups of a piece of work are trained."""
 
     num_datums_P: Sequence[int]
     """Of each group that it was made of, in whose order the datums are."""

@@ -92,7 +92,7 @@ def _divergence(data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[NDArray[A
 
 
 def _total_weight(parts: Answered[Any], reduction: Reduction) -> float:
-    """What the loss of all parts is to be divided by to be a mean: what each sampled token counts in it, added up."""
+    """Divisor that makes the loss of all parts a mean: the sum of the weights of sampled tokens."""
     tokens_D = [
         [int((datum.loss_fn_inputs["mask"].to_numpy() > 0).sum()) for datum in work.data_D] for work, _ in parts
     ]

@@ -32,7 +32,7 @@ class GroupId(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RestoredRollouts:
-    """Where sampling stood when a step was about to begin."""
+    """Position of sampling when a step was about to begin."""
 
     left: Sequence[GroupId] = ()
     """Planned for earlier steps, and not trained on."""
@@ -89,7 +89,8 @@ class RolloutLog:
         append_line(self._steps_path, json.dumps(row))
 
     def restore(self, step: int) -> RestoredRollouts:
-        """What can be used again when training goes on at `step`; what came after, in the run that broke off, is cut.
+        """Restore what can be used again when training goes on at `step`; what came after, in the run that broke off,
+        is cut.
 
         Raises:
             InputError: a file does not hold what this class wrote.

@@ -120,7 +120,7 @@ async def init_session(state: RolloutState) -> None:
 
 
 async def open_rollouts(state: RolloutState) -> None:
-    """What `init_session` does once the session is open.
+    """Open the policy and the rollouts, once the session is open.
 
     Raises:
         InputError: the service refused another model.

@@ -170,7 +170,7 @@ class RolloutSource:
 
     @property
     def _streams(self) -> bool:
-        """Whether a piece is made before all groups of its step are there."""
+        """True if a piece is made before all groups of its step are there."""
         needs_all = self.needs_whole_steps or self.refill is not None or self.settings.reduction == "token_mean"
         return self.settings.num_minibatches > 1 and not needs_all
 
@@ -187,7 +187,7 @@ class RolloutSource:
         return await self._take(step, num_drawn)
 
     async def _make(self, groups: Sequence[FinishedGroup]) -> tuple[list[_Made], Mapping[str, float]]:
-        """What some groups are trained with; of those that failed nothing: the step goes without them."""
+        """Inputs with which some groups are trained; of those that failed nothing: the step goes without them."""
         whole = [finished.group for finished in groups if finished.group is not None]
         if not whole:
             return [_Made(group=finished) for finished in groups], {}

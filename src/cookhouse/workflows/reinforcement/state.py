@@ -26,7 +26,7 @@ Environments = Callable[[OpenSampler], RLDatasetBuilder]
 
 @dataclass(kw_only=True)
 class RolloutState(TrainingState):
-    """What the stages of a run over rollouts hand to one another, whatever it learns from them."""
+    """State that the stages of a run over rollouts share, whatever it learns from them."""
 
     config: RolloutTrainingSettings
     environments: Environments
@@ -74,7 +74,7 @@ class RolloutState(TrainingState):
 
     @property
     def scores_sequences(self) -> bool:
-        """Whether somebody is asked for the logprobs of whole sequences."""
+        """True if somebody is asked for the logprobs of whole sequences."""
         return False
 
 
@@ -97,7 +97,7 @@ class EpochBatches:
 
 @dataclass(kw_only=True)
 class ReinforcementState(RolloutState):
-    """What the stages of a reinforcement run hand to one another."""
+    """State that the stages of a reinforcement run share."""
 
     config: ReinforcementSettings
     objective: Objective[RolloutPayload] = field(init=False)
@@ -114,5 +114,5 @@ class ReinforcementState(RolloutState):
 
     @property
     def scores_sequences(self) -> bool:
-        """Whether somebody is asked for the logprobs of whole sequences."""
+        """True if somebody is asked for the logprobs of whole sequences."""
         return self.reference is not None or self.config.policy_loss.reads_unsampled_tokens

@@ -82,14 +82,14 @@ def _named(names: Mapping[str, str], row: Row) -> dict[str, float]:
 
 
 def facts(state: ReinforcementState) -> dict[str, str]:
-    """What would be trained: groups, steps, the loss, and the adapter."""
+    """Facts of a plan: groups, steps, the loss, and the adapter."""
     lag = state.config.max_steps_off_policy
     rollouts = f"up to {lag} steps old" if lag else "of the present weights"
     return {**rollout_facts(state, loss=state.config.loss_fn, rollouts=rollouts), **reference_facts(state.config)}
 
 
 def reference_facts(config: ReinforcementSettings) -> dict[str, str]:
-    """What divergence is measured from, where it is."""
+    """Reference from which divergence is measured, where it is."""
     if not (config.kl_coef or config.compute_kl):
         return {}
     return {"reference": reference_in_words(config, config.kl_reference)}

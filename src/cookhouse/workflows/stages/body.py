@@ -42,7 +42,7 @@ class Body(Protocol[S_contra]):
 
     @property
     def parts(self) -> Sequence[Stage[Any] | SlotStage[Any]]:
-        """What runs, in the order in which it does."""
+        """Stages, in the order in which they run."""
 
     @property
     def children(self) -> Sequence[str]:
@@ -65,7 +65,7 @@ def spliced(stages: Sequence[Stage[S]], name: str, instead: Sequence[Stage[S]]) 
 
 @dataclass(kw_only=True)
 class LoopState(RunState):
-    """What the loop is made from."""
+    """State from which the loop is made."""
 
     config: StepSettings
     folder: RunFolder = field(init=False)
@@ -75,7 +75,7 @@ class LoopState(RunState):
     outcome: LoopOutcome = field(init=False)
     """Written by the loop."""
     best: BestWeights | None = None
-    """Written by the loop: what tells which weights are the best, of a run that keeps them."""
+    """Written by the loop: the choice of the best weights, of a run that keeps them."""
 
 
 L = TypeVar("L", bound=LoopState)
@@ -97,7 +97,7 @@ class Loop(Generic[L]):
     publish: SlotStage[L] | None = None
     save_every: Callable[[L], int]
     best: Callable[[L], BestWeights | None] = lambda _: None
-    """Makes what tells which weights are the best, of runs that may keep them."""
+    """Makes the choice of the best weights, of runs that may keep them."""
     title: str = "loop"
     reads: tuple[str, ...] = ("config", "folder", "session", "checkpoints", "total_steps")
     writes: tuple[str, ...] = ("best", "outcome")
@@ -138,7 +138,7 @@ class Loop(Generic[L]):
         return not (state.outcome.is_interrupted or state.outcome.is_paused)
 
     def slots(self) -> dict[str, SlotStage[L]]:
-        """What fills each slot of `LoopSlots` that is filled."""
+        """Stages of the slots of `LoopSlots` that are filled."""
         filled = {slot.name: getattr(self, slot.name) for slot in fields(self)}
         return {name: stage for name, stage in filled.items() if isinstance(stage, SlotStage)}
 
@@ -170,7 +170,7 @@ class Stages(Generic[S]):
 
 @dataclass(kw_only=True)
 class PipelineState(RunState):
-    """What child runs leave."""
+    """Results of child runs."""
 
     folder: RunFolder = field(init=False)
     path: Path = field(init=False)

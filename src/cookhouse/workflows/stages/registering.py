@@ -22,7 +22,7 @@ from cookhouse.workflows.stages.state import RunContext
 
 
 def is_registered(context: RunContext) -> bool:
-    """Whether the run was given a name to register under, and there is a registry."""
+    """True if the run was given a name to register under, and there is a registry."""
     return context.folder.config.get("registered_model_name") is not None and context.adapters.registry is not None
 
 

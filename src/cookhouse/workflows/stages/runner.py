@@ -142,7 +142,7 @@ def _check(context: RunContext) -> None:
 
 
 def _check_best(metric: str | None) -> None:
-    """What `keep_best` names; whether the run measures it is known once it has been evaluated."""
+    """Check the metric that `keep_best` names; whether the run measures it is known once it has been evaluated."""
     if metric in (None, "auto") or (is_held_out(metric) and find_metric(metric).direction is not None):
         return
     known = [name for name in vars(keys).values() if isinstance(name, str) and is_held_out(name)]

@@ -32,19 +32,19 @@ class Stage(Generic[S_contra]):
 
     @property
     def progress(self) -> str:
-        """What it does, in words."""
+        """Description of the stage's work, in words."""
         return self.doing or self.name.replace("_", " ")
 
     @property
     def is_optional(self) -> bool:
-        """Whether it may be passed over."""
+        """True if it may be passed over."""
         return self.when is not None
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class SlotStage(Generic[S_contra]):
-    """What fills one slot of the training loop, made from the state when the loop begins."""
+    """Stage that fills one slot of the training loop, made from the state when the loop begins."""
 
     name: str
     make: Callable[[S_contra], Any]

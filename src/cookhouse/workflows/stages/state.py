@@ -14,7 +14,7 @@ from cookhouse.training import Connect, Interrupt, SessionStatus
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """What a run is started with, besides its config."""
+    """Context with which a run is started, besides its config."""
 
     recipe: str
     """As a person names it to run it again."""
@@ -35,14 +35,14 @@ class RunContext:
 
     @property
     def command(self) -> str:
-        """What one types behind `cookhouse` to run the recipe again, but for its settings."""
+        """Words behind `cookhouse` that run the recipe again, without its settings."""
         name = self.adapters.name
         return f"run {self.recipe}" + ("" if name is None else f" --adapters {shlex.quote(name)}")
 
 
 @dataclass(kw_only=True)
 class RunState:
-    """What stages hand to one another. A dataclass of a workflow adds fields: those with `init` or a default are there
+    """State that stages share. A dataclass of a workflow adds fields: those with `init` or a default are there
     from the start, the others are written by stages.
     """
 

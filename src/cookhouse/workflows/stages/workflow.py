@@ -38,7 +38,7 @@ def _no_previews(state: Any) -> Sequence[Preview]:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Workflow(Generic[S]):
-    """What a recipe does, as objects: the same ones are checked, run and described."""
+    """Stages of a recipe, as objects: the same ones are checked, run and described."""
 
     name: str
     state_class: type[S]
@@ -86,7 +86,7 @@ class Workflow(Generic[S]):
     def _check_stage(
         self, each: Stage[S] | SlotStage[Any], known: Collection[str], there: Collection[str], ports: Collection[str]
     ) -> set[str]:
-        """What is there once it has run. Raises as `check`."""
+        """Check a stage, and return the fields that are there once it has run. Raises as `check`."""
         self._check_reads(each.name, each.reads, known, there)
         if isinstance(each, SlotStage):
             return set()
@@ -226,5 +226,5 @@ def _inner(each: Stage[Any] | SlotStage[Any]) -> tuple[str, ...]:
 
 
 def _edges(count: int) -> list[tuple[str, str]]:
-    """What stands before each of `count` branches, and before what hangs on it."""
+    """Characters before each of `count` branches, and before their own branches."""
     return [("├── ", "│   ")] * (count - 1) + [("└── ", "    ")]

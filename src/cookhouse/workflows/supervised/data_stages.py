@@ -178,7 +178,7 @@ def _labels(state: SupervisedState) -> Sequence[str] | None:
 
 
 def _mixture(dataset: Dataset, names: Sequence[str]) -> list[str]:
-    """How often the smaller of several sets are gone through while the largest is, where that is more than once."""
+    """Note on how often the smaller of several sets are read while the largest is, where that is more than once."""
     if not isinstance(dataset, MixedDataset):
         return []
     laps = [(name, len(dataset) / len(part)) for name, part in zip(names, dataset.parts, strict=True)]

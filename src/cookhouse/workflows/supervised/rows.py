@@ -66,7 +66,7 @@ class StreamedConversations(Sequence[Conversation]):
 
 @dataclass(frozen=True, kw_only=True)
 class RunData:
-    """What a run reads. Where sets are mixed, there are as many `train` as `weights`."""
+    """Data sets that a run reads. Where sets are mixed, there are as many `train` as `weights`."""
 
     train: Sequence[TrainingRows]
     weights: Sequence[float]
@@ -103,7 +103,7 @@ class RunData:
         return replace(self, train=[replace(part, conversations=some) for part, some in parts])
 
     def is_held_out(self, conversation: Conversation) -> bool:
-        """Whether it says what one of those says that were split off."""
+        """True if it says what one of those says that were split off."""
         return bool(self.test_keys) and conversation_key(conversation) in self.test_keys
 
 

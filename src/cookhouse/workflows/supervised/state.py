@@ -27,7 +27,7 @@ Dataset: TypeAlias = Part | MixedDataset[Batch]
 
 @dataclass(kw_only=True)
 class SupervisedState(TrainingState):
-    """What the stages of a supervised run hand to one another."""
+    """State that the stages of a supervised run share."""
 
     config: SupervisedSettings
     data: RunData = field(init=False)

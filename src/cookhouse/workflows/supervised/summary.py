@@ -48,7 +48,7 @@ def _held_out(state: SupervisedState) -> str:
 
 
 def facts(state: SupervisedState) -> dict[str, str]:
-    """What would be trained: conversations, tokens, steps, and the adapter."""
+    """Facts of a plan: conversations, tokens, steps, and the adapter."""
     config, counts = state.config, state.counts
     found = counts.statistics
     read = state.train if counts.num_sampled is None else ()

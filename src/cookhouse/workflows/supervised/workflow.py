@@ -49,7 +49,7 @@ async def init_session(state: SupervisedState) -> None:
 
 
 def _refuse_longer(state: SupervisedState) -> None:
-    """What a service takes is known once the session is open, and may be less than the model could."""
+    """Refuse examples longer than the service takes, which is known once the session is open."""
     limit = state.session.context_tokens
     longest = state.counts.statistics.longest_tokens
     for part in state.dataset.parts if isinstance(state.dataset, MixedDataset) else [state.dataset]:

@@ -23,7 +23,7 @@ _FLAGS = ("-O3", "-fopenmp", "-std=c++17", "-shared", "-fPIC")
 _THREADS = "libgomp.so.1"
 """The threads of parallel regions, which torch has loaded: a second library would be a second pool of threads."""
 PREBUILT = "prebuilt"
-"""The folder of a wheel's libraries, beside their sources."""
+"""The folder of a wheel's libraries, next to their sources."""
 _COMPILERS = ("g++", "c++", "clang++")
 _PATIENCE_SECONDS = 600
 
@@ -35,7 +35,7 @@ class Kernels:
     name: str
     folder: Path
     flags: tuple[str, ...]
-    """For the compiler, beside those of all kernels."""
+    """For the compiler, in addition to those of all kernels."""
     functions: tuple[str, ...]
     """What has to be in the library."""
 
@@ -44,7 +44,7 @@ class Kernels:
         return sorted(self.folder.glob("*.cpp"))
 
     def prebuilt(self, target: Target) -> Path:
-        """Where a wheel may have it."""
+        """Path at which a wheel may have it."""
         return self.folder / PREBUILT / f"{self.name}-{target.name}.so"
 
 
@@ -141,7 +141,7 @@ def _command(compiler: Sequence[str], kernels: Kernels, target: Target) -> list[
 
 
 def _knows(compiler: Sequence[str], target: Target) -> bool:
-    """Whether a compiler is new enough for a set of instructions."""
+    """True if a compiler is new enough for a set of instructions."""
     command = [*compiler, *target.compiler, "-fsyntax-only", "-x", "c++", os.devnull]
     return subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE_SECONDS).returncode == 0
 
@@ -153,7 +153,7 @@ def _version(compiler: Sequence[str]) -> str:
 
 
 def _compiled(command: Sequence[str], target: Path, functions: Sequence[str]) -> ctypes.CDLL:
-    # Built beside its place, tried, flushed and renamed: another process never sees half a file, nor does one after a
+    # Built next to its place, tried, flushed and renamed: another process never sees half a file, nor does one after a
     # crash. Loaded from there too, since what this process has of the old file would stand for its name.
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         built = Path(temporary) / target.name
@@ -181,7 +181,7 @@ def _loaded(file: Path, functions: Sequence[str]) -> ctypes.CDLL:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Where libraries are kept; a folder for this time alone where there is none to trust."""
+    """Folder in which libraries are kept; a folder for this time alone where there is none to trust."""
     kept = cache_folder()
     if kept is not None:
         yield kept
@@ -191,7 +191,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _processor() -> str:
-    """What -march=native depends on."""
+    """Facts about the processor that -march=native depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -30,7 +30,7 @@ def cache_folder() -> Path | None:
 
 
 def is_ours(file: Path) -> bool:
-    """Whether there is such a file, no link, and only this user or root can have written it."""
+    """True if there is such a file, no link, and only this user or root can have written it."""
     try:
         status = file.lstat()
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def _refuse(why: str) -> None:
 
 
 def _is_safe(folder: Path, *, is_kept: bool) -> bool:
-    """Whether only this user and root put entries into a folder, or, around the one that is kept, exchange them."""
+    """True if only this user and root put entries into a folder, or, around the one that is kept, exchange them."""
     status = folder.stat()
     if status.st_uid not in (0, os.geteuid()):
         return False

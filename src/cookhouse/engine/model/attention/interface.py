@@ -19,7 +19,7 @@ _OF_THE_PASS = frozenset({"position_ids"})
 
 
 class AttentionLayout(Protocol):
-    """Which positions of a pass may see which keys."""
+    """Rule by which positions of a pass see keys."""
 
     def attend(
         self,

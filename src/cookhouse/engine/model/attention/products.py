@@ -30,7 +30,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """Which entries of a group are padding."""
+    """Entries of a group that are padding."""
 
     is_padding_SL: Tensor
     real_P: Tensor
@@ -41,7 +41,7 @@ class Padding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a layer does with its scores; see `AttentionLayout`."""
+    """A layer's treatment of its scores; see `AttentionLayout`."""
 
     scaling: float
     window: int | None

@@ -27,7 +27,7 @@ class LayerShape:
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """What one position needs in a key-value cache, by layer; None: the layer keeps no keys and values."""
+    """Shapes of one position in a key-value cache, by layer; None: the layer keeps no keys and values."""
 
     layers: tuple[LayerShape | None, ...]
 
@@ -55,7 +55,7 @@ class AttentionShapes:
         """Of gated delta layers."""
 
     def of(self, layers: Iterable[int]) -> CacheShape:
-        """What a cache keeps for these layers."""
+        """Shapes of a cache for these layers."""
         return CacheShape(tuple(self.layers.get(layer) for layer in layers))
 
     def attend(

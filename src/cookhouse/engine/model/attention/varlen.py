@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VarlenLengths:
-    """Where packed sequences begin."""
+    """Beginnings of packed sequences."""
 
     starts_S1: Tensor
     """First row of each sequence and the number of rows, int32, on the device."""

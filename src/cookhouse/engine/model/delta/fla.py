@@ -21,7 +21,7 @@ from cookhouse.errors import InputError
 
 
 def is_chosen(x: Tensor) -> bool:
-    """Whether tensors like this go through it."""
+    """True if tensors like this go through it."""
     return x.device.type == "cuda" and x.dtype == torch.bfloat16 and is_on("fla")
 
 

@@ -63,13 +63,13 @@ class DeltaInputs:
     shape: StateShape
 
     def at(self, rows: Tensor) -> "DeltaInputs":
-        """Those of some rows."""
+        """Inputs of some rows."""
         mixed, decay, beta = (t.index_select(0, rows) for t in (self.mixed_NC, self.decay_NV, self.beta_NV))
         return DeltaInputs(mixed, self.taps_CW, decay, beta, self.shape)
 
 
 class DeltaLayout(Protocol):
-    """Which rows of a pass are of one sequence, and what came before them; beside `AttentionLayout`."""
+    """Grouping of the rows of a pass by sequence, with the states before them; used with `AttentionLayout`."""
 
     def recur(self, layer: int, inputs: DeltaInputs) -> Tensor:
         """Output (N, V, E) of one layer, each sequence by itself, in the precision of the inputs."""

@@ -9,6 +9,7 @@ E features of a value, C channels, S sequences of a group.
 
 import itertools
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -30,9 +31,12 @@ class PackedDelta:
         spans = [DeltaSpan(row, length) for row, length in zip(rows, self._lengths, strict=True)]
         self._groups = groups_of(spans, device)
         self._device = device
-        self._starts_S1 = fla.starts_of(self._lengths, device)
         self._inside: dict[int, list[Tensor]] = {}
         """By taps; see `inside_of`."""
+
+    @cached_property
+    def _starts_S1(self) -> Tensor:  # noqa: N802  a shape suffix
+        return fla.starts_of(self._lengths, self._device)
 
     def recur(self, inputs: DeltaInputs) -> Tensor:
         """Output (N, V, E) in the precision of the inputs."""

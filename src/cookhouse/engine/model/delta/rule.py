@@ -67,8 +67,9 @@ def run_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Output (M, K, G, T, E) of steps of so many chunks each, and the states after the last one."""
     q, k, v, beta = chunks.q_MKTD, chunks.k_MKTD, chunks.v_MKGTE, chunks.beta_MKGT.unsqueeze(-1)
+    decay = chunks.decay_MKGT
     # On a GPU the order in which `cumsum` adds varies, so that a deterministic pass refuses it.
-    sums = running_sums(chunks.decay_MKGT, by_product=chunks.decay_MKGT.device.type != "cpu")
+    sums = decay.cumsum(-1) if decay.device.type == "cpu" else triangular_sums(decay)
     length = sums.shape[-1]
     is_later = torch.ones(length, length, dtype=torch.bool, device=sums.device).triu(1)
     spread = (sums.unsqueeze(-1) - sums.unsqueeze(-2)).masked_fill(is_later, float("-inf")).exp()
@@ -103,10 +104,8 @@ def run_position(mixed_BC: Tensor, decay_BV: Tensor, beta_BV: Tensor, state_BKGD
     return (q_row @ state_BKGDE).squeeze(-2).flatten(1, 2)
 
 
-def running_sums(x: Tensor, *, by_product: bool) -> Tensor:
-    """Sums along the last dimension up to each element."""
-    if not by_product:
-        return x.cumsum(-1)
+def triangular_sums(x: Tensor) -> Tensor:
+    """Sums along the last dimension up to each element, as a product with a triangular matrix."""
     return x @ torch.ones(x.shape[-1], x.shape[-1], dtype=x.dtype, device=x.device).triu()
 
 

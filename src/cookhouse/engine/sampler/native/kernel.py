@@ -129,7 +129,7 @@ class DecodeKernel:
 
     @staticmethod
     def gains_from_packing(base: BaseModel) -> bool:
-        """Whether there is a kernel for a model, to which packed weights are faster."""
+        """True if there is a kernel for a model, to which packed weights are faster."""
         compiled = _compiled_for(base)
         return compiled is not None and _gains(base, compiled)
 

@@ -1,6 +1,6 @@
 """Workers as actors of Ray, on this machine or on others. The server's process never imports Ray.
 
-    server ── a socket a worker ──► driver: a process beside the server, in the cluster ── frames ──► actor: a worker
+    server ── a socket a worker ──► driver: a process next to the server, in the cluster ── frames ──► actor: a worker
               `workers.py`          `driver.py`, `relay.py`, `cluster.py`, `shipping.py`              `actor.py`
 
 Our own messages cross as bytes: frames of `transports.messages`, and parts of files. The rest Ray pickles: the

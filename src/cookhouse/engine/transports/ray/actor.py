@@ -79,7 +79,7 @@ _FILES = "files"
 
 
 class Place(NamedTuple):
-    """How the node of a worker differs from the server's machine."""
+    """Differences of a worker's node from the server's machine."""
 
     node: str
     """Its name, for messages."""

@@ -13,7 +13,7 @@ _CONNECT_SECONDS = 5.0
 
 
 def answers(host: str, port: int, seconds: float = _CONNECT_SECONDS) -> bool:
-    """Whether somebody listens there."""
+    """True if somebody listens there."""
     try:
         with socket.create_connection((host, port), seconds):
             return True

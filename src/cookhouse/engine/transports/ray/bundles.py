@@ -17,7 +17,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a worker takes of a node."""
+    """Resources that a worker takes of a node."""
 
     num_cpus: int | None
     """None: a GPU's worker one, and others a share of the cluster's."""
@@ -29,7 +29,7 @@ class Needs:
 
 
 def bundle_of(needs: Needs, totals: Sequence[Amounts]) -> dict[str, float]:
-    """What each of the workers takes, for nodes that have so much in all.
+    """Resources that each of the workers takes, for nodes that have so much in all.
 
     Raises:
         InputError: there is no room for so many.
@@ -125,7 +125,7 @@ def _room(bundle: Amounts, total: Amounts) -> int:
 
 
 def _times(name: str, amount: float, total: float) -> int:
-    """How often a node has an amount; a part of a GPU lies on one."""
+    """Number of times that a node has an amount; a part of a GPU lies on one."""
     if name == "GPU" and amount < 1:
         return int(total) * math.floor(1 / amount + _ROUNDING)
     return math.floor(total / amount + _ROUNDING)

@@ -71,13 +71,13 @@ class OwnNode:
 
 
 def is_node(address: str) -> bool:
-    """Whether this machine is a node of the cluster whose head is there."""
+    """True if this machine is a node of the cluster whose head is there."""
     nodes = GcsClient(address=address).get_all_node_info().values()
     return any(node.state == _ALIVE and _is_here(node.node_manager_address) for node in nodes)
 
 
 def _is_here(host: str) -> bool:
-    """Whether an address is one of this machine's: only those can be listened at."""
+    """True if an address is one of this machine's: only those can be listened at."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener:
         try:
@@ -133,7 +133,7 @@ class Cluster:
         note: Callable[[str, Amounts], object],
     ) -> None:
         """`address` is `HOST:PORT` of a head, or one of the words of `addresses`; `needs` are those of each worker.
-        `bundles` have been chosen by worker, and under `SHARED`, and stay; `note` is told of others.
+        `bundles` have been chosen by worker, and under `SHARED`, and stay; `note` is given others.
 
         Raises:
             InputError: it cannot be joined.
@@ -206,7 +206,7 @@ class Cluster:
 
     def place(self, worker: str, index: int) -> tuple[PlacementGroup, dict[str, float]]:
         """Reserve on one node what a worker needs: what it had, if it had any. One that was added to those that share
-        the cluster, whose number tells, takes the cores that are free, if it was left open how many.
+        the cluster, whose number is a sign of it, takes the cores that are free, if it was left open how many.
 
         Raises:
             InputError: no node has as much, or as much free.
@@ -231,7 +231,7 @@ class Cluster:
         return group, bundle
 
     def _fitted(self, fit: Callable[[Sequence[Amounts]], _T]) -> _T:
-        """What fits the nodes that there are, of which some may be coming up still.
+        """Fit to the nodes that there are, of which some may be coming up still.
 
         Raises:
             InputError: nothing does, for what `fit` says.
@@ -257,7 +257,7 @@ class Cluster:
 
 
 def _totals() -> list[Amounts]:
-    """What each node has."""
+    """Resources of each node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 

@@ -47,7 +47,7 @@ class CommandOrder:
         self._held.append(_Held(command, _names(command), is_transfer))
 
     def drop(self, forget: Forget) -> list[Command]:
-        """Take out what a `Forget` cancels: the worker never hears of these, and they are to be told of their end."""
+        """Take out what a `Forget` cancels: the worker never gets these, and their end is to be reported."""
         dropped: list[Command] = []
         still: list[_Held] = []
         for held in self._held:
@@ -65,7 +65,7 @@ class CommandOrder:
                 held.command, held.is_transfer = command, False
 
     def take(self) -> tuple[Sequence[Command | None], Sequence[Load | Fetch]]:
-        """What is to be sent now, in order; and what is to be carried: `arrived` is to be called for each."""
+        """Commands to be sent now, in order; and those to be carried: `arrived` is to be called for each."""
         ready: list[Command | None] = []
         to_carry: list[Load | Fetch] = []
         still: list[_Held] = []
@@ -105,7 +105,7 @@ def _names(command: Command | None) -> _Names | None:
 
 
 def _cancels(forget: Forget, command: Command) -> bool:
-    """Whether it ends a command that waits: one of a model, one by its id, or one that was to make a snapshot."""
+    """True if it ends a command that waits: one of a model, one by its id, or one that was to make a snapshot."""
     if command.command_id in forget.command_ids:
         return True
     if isinstance(command, ModelCommand) and command.model_id in forget.model_ids:

@@ -1,4 +1,4 @@
-"""The process beside the server that is in Ray's cluster, for all its workers. It ends with the server, or Ray's head.
+"""The process next to the server that is in Ray's cluster, for all its workers. It ends with the server, or Ray's head.
 
 main thread     joins or starts the cluster, and then watches its head
 workers         takes a socket for each worker; the end of what brings them ends the process
@@ -95,7 +95,7 @@ class _Driver:
         """Serve each socket that comes in a thread of its own."""
         while True:
             word, descriptors = b"", list[int]()
-            with contextlib.suppress(ConnectionError):  # the server was killed before it had heard all that we noted
+            with contextlib.suppress(ConnectionError):  # the server was killed before it had received all our notes
                 word, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
             if not word:
                 if not self._is_given_up.is_set():

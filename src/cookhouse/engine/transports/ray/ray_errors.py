@@ -31,12 +31,12 @@ def said(error: Exception) -> str:
 
 
 def is_loss(error: Exception) -> bool:
-    """Whether an actor or its node is out of reach, rather than that it raised something."""
+    """True if an actor or its node is out of reach, rather than that it raised something."""
     return isinstance(error, _LOSSES) and not isinstance(error, RayTaskError)
 
 
 def failure_of(error: Exception) -> Failure:
-    """That of a command which raised an error, here or in an actor."""
+    """Failure of a command which raised an error, here or in an actor."""
     cause = error.cause if isinstance(error, RayTaskError) else error
     failure = Failure.of(cause)
     if isinstance(cause, NO_ROOM):

@@ -1,6 +1,6 @@
 """Relay of one worker, in the driver: makes its actor on a node, sends what goes to it and reads what comes back.
 
-`end` is the one way to end, from whatever thread. It tells why, and wakes the others:
+`end` is the one way to end, from whatever thread. It reports why, and wakes the others:
 
 run      finds a place, starts the actor, and reads its events until the last one; then gives the place back
 sender   submits commands: see `submitting`
@@ -124,7 +124,7 @@ class Relay:
         tell: Tell,
         check_cluster: Callable[[], object],
     ) -> None:
-        """`check_cluster` is called before a loss is told that may be the cluster's."""
+        """`check_cluster` is called before a loss is reported that may be the cluster's."""
         self._cluster = cluster
         self._objects = objects
         self._options = options
@@ -136,7 +136,7 @@ class Relay:
         self._submitter = Submitter(self._tell, self._or_lost)
         self._is_ending = False
         self._is_over = threading.Event()
-        """Nothing more is told."""
+        """Nothing more is sent."""
         self._lock = threading.Lock()
         self._actor: Any = None
         self._shipping: Shipping | None = None

@@ -176,7 +176,7 @@ class Shipping:
         self._submit = submit
         self._lose = lose
         self._landing = threading.Lock()
-        """Held while a folder gets its name here and that is told."""
+        """Held while a folder gets its name here and that is reported."""
         self._is_abandoned = False
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saves")
         self._numbers = itertools.count(1)
@@ -195,7 +195,7 @@ class Shipping:
         """By snapshot: why its files could not be sent."""
 
     def needs_files(self, command: Command) -> bool:
-        """Whether it is to be carried, and then sent as `carry` gives it."""
+        """True if it is to be carried, and then sent as `carry` gives it."""
         return isinstance(command, Load | Fetch) and shared_folder(command.url) is not None
 
     def carry(self, command: Load | Fetch, is_unwanted: threading.Event) -> Load | Fetch:
@@ -246,7 +246,7 @@ class Shipping:
         return replace(command, url=self._url(there))
 
     def inward(self, event: Event) -> Event | None:
-        """The event as the server expects it; None: it is told later."""
+        """The event as the server expects it; None: it is sent later."""
         if not isinstance(event, Done | Failed):
             return event
         if (there := self._passing.pop(event.command_id, None)) is not None:
@@ -265,7 +265,9 @@ class Shipping:
         self._writer.shutdown(wait=True)
 
     def abandon(self) -> None:
-        """Have no folder get its name here any more: whoever waits for it is about to be told that it does not come."""
+        """Have no folder get its name here any more: whoever waits for it is about to get the message that it does not
+        come.
+        """
         with self._landing:
             self._is_abandoned = True
 

@@ -95,7 +95,7 @@ class Submitter:
         return None in ready
 
     def _take_outgoing(self) -> list[Command | _Arrived | None]:
-        """What is there; waits for at least one."""
+        """Take the items that are there; waits for at least one."""
         taken = [self._outgoing.get()]
         with contextlib.suppress(queue.Empty):
             while len(taken) < _MAX_COMMANDS:

@@ -46,7 +46,7 @@ class WorkerFiles:
             os.close(descriptor)
 
     def sums(self, name: str, part_bytes: int) -> dict[str, Sums]:
-        """What has become of all files in a folder, in parts of so many bytes, by name relative to it."""
+        """Checksums of all files in a folder, in parts of so many bytes, by name relative to it."""
         folder = self._path(name)
         return {each: _sums(folder / each, num_bytes, part_bytes) for each, num_bytes in file_sizes(folder).items()}
 
@@ -62,7 +62,7 @@ def checked_name(name: str) -> str:
     """A file's name, relative to a folder.
 
     Raises:
-        InputError: it could lie elsewhere.
+        InputError: it could lie in another folder.
     """
     if not is_file_name(name):
         raise InputError(f"{name!r} is no name of a file here")
@@ -75,7 +75,7 @@ def _sums(path: Path, num_bytes: int, part_bytes: int) -> Sums:
 
 
 class OwnFolder:
-    """New, and held as long as this process lives. What processes that were killed left beside it is deleted, now and
+    """New, and held as long as this process lives. What processes that were killed left next to it is deleted, now and
     when it is: one whose node was killed may live on for a moment.
     """
 

@@ -42,7 +42,7 @@ class RayWorkers:
     ) -> None:
         """`address` is `HOST:PORT` of Ray's head, `auto` for the cluster that this machine is a node of, or `local`.
 
-        Of a worker: `num_cpus` None is one beside a GPU, and else as many as leave room for `num_workers`; `num_gpus`
+        Of a worker: `num_cpus` None is one with a GPU, and else as many as leave room for `num_workers`; `num_gpus`
         None is one, where the cluster has any; None of `memory_bytes` reserves none.
         """
         self.engine_options: Mapping[str, Any] = {}
@@ -107,7 +107,7 @@ class _Driver:
         return Connected(ours, _Share(ours, self.process), "Ray's driver")
 
     def takes_workers(self, bundles: dict[str, Any]) -> bool:
-        """Whether it has neither ended nor lost the cluster; the bundles that it has chosen are added."""
+        """True if it has neither ended nor lost the cluster; the bundles that it has chosen are added."""
         try:
             for name, bundle in self._receiver.read():
                 bundles[name] = bundle

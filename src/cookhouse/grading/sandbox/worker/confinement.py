@@ -14,7 +14,7 @@ _LIMITS = ("CPU", "AS", "FSIZE", "NOFILE", "NPROC", "CORE", "MEMLOCK", "MSGQUEUE
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Confinement:
-    """How the programs of one worker are confined beyond the worker's own isolation.
+    """Confinement of the programs of one worker, beyond the worker's own isolation.
 
     Made in the worker, it confines what forks can inherit: the filter of system calls, which leaves to the worker
     itself what it does after its start.

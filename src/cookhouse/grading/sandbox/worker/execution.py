@@ -73,7 +73,7 @@ class ForkedProgram:
             os.close(exit_fd)
 
     def report(self) -> dict[str, Any]:
-        """How it ended, once nothing of the program lives."""
+        """Report on its end, once nothing of the program lives."""
         status = None if self._status is None else os.waitstatus_to_exitcode(self._status)
         return {"end": self.end, "status": status, "seconds": self._seconds}
 

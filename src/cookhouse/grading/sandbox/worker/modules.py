@@ -1,4 +1,4 @@
-"""Modules made from texts. Also sent as text to sandboxes elsewhere, so it stands alone."""
+"""Modules made from texts. Also sent as text to remote sandboxes, so it stands alone."""
 
 import sys
 import types

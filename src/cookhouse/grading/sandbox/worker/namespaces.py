@@ -125,7 +125,7 @@ def python_paths() -> list[str]:
 
 
 def _shared_paths() -> list[str]:
-    """What is shown of the host, without paths that lie in another of them."""
+    """Paths of the host that are shown, without those that lie in another of them."""
     chosen: list[str] = []
     for path in sorted({*_SYSTEM, *python_paths()}, key=len):
         if Path(path).exists() and not any(Path(path).is_relative_to(other) for other in chosen):

@@ -60,7 +60,7 @@ def _run_main(source: str) -> int:
 
 
 def _wait_for_threads() -> None:
-    """Those that are no daemons."""
+    """Wait for threads that are no daemons."""
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
 

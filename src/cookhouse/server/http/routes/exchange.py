@@ -157,7 +157,7 @@ async def elsewhere(_request: Request, error: Exception) -> Response:
 
 
 async def read_in_turn(service: Service, owner: str, body: Body, read: Callable[[], _T]) -> _T:
-    """What `read` makes of a body: off the event loop if it is large, with the tenants in rotation."""
+    """Result of `read` for a body: off the event loop if it is large, with the tenants in rotation."""
     if body.num_bytes <= _INLINE_BYTES:
         return read()
     async with service.requests.reading.hold(owner):

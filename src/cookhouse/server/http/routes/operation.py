@@ -24,7 +24,7 @@ async def _status(request: Request) -> ServerStatus:
 
 @router.get("/status")
 async def status(asked: Annotated[ServerStatus, Depends(_status)], owner: Owner) -> Response:
-    """What its tenant may see: of the first key everything, of any other its own things, and sums."""
+    """Status that its tenant may see: of the first key everything, of any other its own things, and sums."""
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return Response(await asked.of(owner), media_type="application/json", headers=headers)
 
@@ -56,16 +56,14 @@ async def drain(name: str, request: Request, service: ServiceOf, operator: Opera
 
 @plain.get("/healthz")
 async def healthz(service: ServiceOf) -> JSONResponse:
-    """Whether the process answers, and, where servers share sessions, which of them it is: an id that opens nothing."""
+    """Answer that the process is up, with its id where servers share sessions; the id opens nothing."""
     which = {} if service.leases is None else {"server_id": service.leases.server_id}
     return JSONResponse({"status": "ok", **which})
 
 
 @plain.get("/readyz")
 async def readyz(service: ServiceOf) -> JSONResponse:
-    """Whether it takes requests: the engine has its models, the database can be read, and the server is not
-    stopping.
-    """
+    """Answer 200 if it takes requests: the engine has its models, the database can be read, and it is not stopping."""
     problem = await asyncio.to_thread(service.problem)
     if problem is None:
         return JSONResponse({"status": "ready"})

@@ -24,7 +24,7 @@ class Sampling:
         self._queue.put_nowait(output)
 
     async def outputs(self) -> AsyncIterator[tuple[int, SampleOutput]]:
-        """What the engine says, in order, with the position of the request that it is of.
+        """Outputs of the engine, in order, each with the position of its request.
 
         Raises:
             CookhouseError: one of them failed.

@@ -31,7 +31,7 @@ _MAX_LOADED = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedWeights:
-    """What a request named."""
+    """Weights that a request named."""
 
     name: str
     """As the answer says it: a registered model with its version."""
@@ -152,7 +152,7 @@ class WeightNames:
 
 
 def _renderer_name(kept: StoredCheckpoint) -> str | None:
-    """What its own metadata say, else those of its run."""
+    """Renderer named by its own metadata, else by those of its run."""
     for metadata in (kept.row.user_metadata, kept.run_metadata):
         if isinstance(name := metadata.get("renderer_name"), str):
             return name

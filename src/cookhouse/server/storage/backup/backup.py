@@ -44,8 +44,8 @@ def back_up(state_dir: Path, folder: Path, *, journal: str | None = None, say: S
     """Copy a state folder, whose server may be running, to a new folder, whole or not at all.
 
     Files that never change are linked where both folders lie on one file system. `journal` is the URL of the journal's
-    segments where they lie elsewhere: the copy has them, too. `say` reports how far it is, and what of it is not as it
-    was written, which is copied all the same.
+    segments where they lie in another place: the copy has them, too. `say` reports how far it is, and what of it is not
+    as it was written, which is copied all the same.
 
     Returns what the database names and the state folder has lost, so that the copy lacks it, too: paths below it.
 

@@ -83,12 +83,12 @@ def damage_of(state_dir: Path, path: str, written: Written) -> str | None:
 
 
 def is_segment(path: str) -> bool:
-    """Whether it is one of the journal's, which may lie elsewhere."""
+    """True if it is one of the journal's, which may lie in another folder."""
     return path.startswith(f"{_JOURNAL}/")
 
 
 def is_made_later(path: str) -> bool:
-    """Whether a row may name it before it is there."""
+    """True if a row may name it before it is there."""
     return path.startswith("loads/")
 
 

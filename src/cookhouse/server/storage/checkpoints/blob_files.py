@@ -38,8 +38,9 @@ def id_in(name: str) -> str:
 
 
 def files_name(row: CheckpointRow) -> str:
-    """What the files of a checkpoint are kept under. Its time is part of it: where a server saves what one that it took
-    over from was just saving, under the same id and perhaps to the same bytes, neither writes or deletes the other's.
+    """Name under which the files of a checkpoint are kept. Its time is part of it: where a server saves what one that
+    it took over from was just saving, under the same id and perhaps to the same bytes, neither writes or deletes the
+    other's.
     """
     content = json.dumps([float(row.created_at).hex(), sorted((row.sha256 or {}).items())])
     return f"{row.checkpoint_id}.{hashlib.sha256(content.encode()).hexdigest()[:32]}"

@@ -18,7 +18,7 @@ _MIN_TTL_SECONDS, _MAX_TTL_SECONDS = 3600, 10 * 366 * 86400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCheckpoint:
-    """What a state folder knows of a checkpoint, and where its files are."""
+    """Record of a checkpoint in a state folder, with the place of its files."""
 
     row: CheckpointRow
     folder: Path
@@ -51,7 +51,7 @@ def check_ttl(ttl_seconds: int | None) -> None:
 
 
 def copy_of(row: CheckpointRow, *, model_id: str, owner: str, ttl_seconds: int | None) -> NewCheckpoint:
-    """What a copy of a checkpoint is, in another run."""
+    """Record of a copy of a checkpoint, in another run."""
     return NewCheckpoint(
         model_id=model_id,
         kind=row.kind,
@@ -77,7 +77,7 @@ def check_name(new: NewCheckpoint) -> str:
 
 
 def unwritten(path: str, reason: str) -> StorageError:
-    """What to say of a checkpoint that the disk has no room for, or that failed otherwise."""
+    """Error for a checkpoint that the disk has no room for, or that failed otherwise."""
     return StorageError(
         f"{path} could not be written: {reason}; free space on the service's disk, for example by deleting "
         "checkpoints, and save again"

@@ -62,7 +62,7 @@ class Checkpoints:
         is_shared: bool = False,
         remote: RemoteCheckpoints | None = None,
     ) -> None:
-        """Folders that the store does not know are put aside, in a folder beside this one: at once, unless other
+        """Folders that the store does not know are put aside, in a folder next to this one: at once, unless other
         servers write to the same folder. `remote`: where new checkpoints go; those that lie in the folder stay there.
         """
         self._remote = remote
@@ -105,7 +105,7 @@ class Checkpoints:
         return None if self._remote is None else self._remote.readers
 
     def folder_of(self, row: CheckpointRow) -> Path:
-        """Where its files lie; a copy of remote ones need not be there until `verify` or `file_of`."""
+        """Folder of its files; a copy of remote ones need not be there until `verify` or `file_of`."""
         folder = self.folder_with_id(row.checkpoint_id)
         is_local = self._remote is None or row.sha256 is None or folder.is_dir()
         return folder if is_local or self._remote is None else self._remote.folder_of(row)
@@ -133,7 +133,9 @@ class Checkpoints:
             yield
 
     def folder_with_id(self, checkpoint_id: str) -> Path:
-        """Where a checkpoint of this id lies, or lay. Ids are made by this server; no client's text may be one."""
+        """Folder of the checkpoint with this id, also of one that was deleted. Ids are made by this server; no client's
+        text may be one.
+        """
         return self._folder / checkpoint_id
 
     def resolve(self, path: str, owner: str) -> CheckpointRow:
@@ -216,7 +218,7 @@ class Checkpoints:
             raise self.explained(kept, error) from error
 
     def explained(self, kept: StoredCheckpoint, error: Exception) -> Exception:
-        """What to say of an error that reading a checkpoint's files gave, as `verify` does."""
+        """Exception for an error that reading a checkpoint's files gave, as of `verify`."""
         row, folder = kept.row, kept.folder
         if isinstance(error, DamagedError | OSError | DiskError):
             is_own = folder == self.folder_of(row)
@@ -248,7 +250,7 @@ class Checkpoints:
         return name
 
     def new_folder(self) -> Path:
-        """Where a new checkpoint is to be written; `commit` makes it one, `abandon` deletes it."""
+        """Folder to which a new checkpoint is to be written; `commit` makes it one, `abandon` deletes it."""
         return unfinished(self._folder) if self._remote is None else self._remote.new_folder()
 
     def known(self, checkpoint_id: str) -> CheckpointRow | None:
@@ -335,7 +337,7 @@ class Checkpoints:
         remote.upload(row, folder, before)
 
     def _may_be_kept(self, row: CheckpointRow, error: StorageError) -> bool:
-        """Whether a folder may be a checkpoint although its row could not be written: by the commit whose answer was
+        """True if a folder may be a checkpoint although its row could not be written: by the commit whose answer was
         lost, or by another server that has taken the session over. It stays, and is put aside if it is none.
         """
         if is_cut(error) or isinstance(error, LeaseLostError):

@@ -15,7 +15,7 @@ from cookhouse.server.storage.store.rows import CheckpointRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Where the files of a checkpoint can be fetched until `expires_at`: route by file name."""
+    """Routes at which the files of a checkpoint can be fetched until `expires_at`, by file name."""
 
     routes: Mapping[str, str]
     expires_at: int
@@ -54,7 +54,7 @@ class ExternalWeights:
         Raises:
             NotFoundError: this process did not make the link, or the checkpoint has been deleted.
             GoneError: the link has ended.
-            ServiceError: its files lie elsewhere, and cannot be fetched.
+            ServiceError: its files lie at another place, and cannot be fetched.
         """
         # Nothing of an unsigned link is used: what is signed are names that this server gave.
         self._signer.check(signature, expires_at, checkpoint_id, name)

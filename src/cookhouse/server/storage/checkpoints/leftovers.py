@@ -17,7 +17,7 @@ _UNWRITTEN = f".{_UNFINISHED}.{HEX}", f".{HEX}.{HEX}"
 
 
 def unfinished(folder: Path) -> Path:
-    """Where a new checkpoint may be written, in a folder of them."""
+    """Path at which a new checkpoint may be written, in a folder of them."""
     return folder / f".{uuid.uuid4().hex}"
 
 

@@ -69,7 +69,8 @@ def add_checkpoint(
 
 
 def delete_checkpoint(state_dir: Path, path: str) -> bool:
-    """Delete the checkpoint at a `tinker://` path. Whether its files were there; else they are lost, or lie elsewhere.
+    """Delete the checkpoint at a `tinker://` path. Returns whether its files were there; else they are lost, or at
+    another place.
 
     Raises:
         InputError: a server is running there, or keeps no such checkpoint.

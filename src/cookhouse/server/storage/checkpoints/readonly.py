@@ -1,4 +1,4 @@
-"""Weights that lie elsewhere, to be loaded and never changed: checkpoints in the state folders of other servers of the
+"""Weights in other folders, to be loaded and never changed: checkpoints in the state folders of other servers of the
 same user, and adapters in PEFT folders.
 
 So stages chain without a shared server: a run's own server loads what the server of an earlier run wrote.
@@ -32,7 +32,9 @@ _log = logging.getLogger(__name__)
 
 
 class ReadOnlyCheckpoints:
-    """What lies in those folders, also what is written there later. Whoever has a key of this server may load it."""
+    """Checkpoints in those folders, also those that are written there later. Whoever has a key of this server may load
+    it.
+    """
 
     def __init__(
         self, state_dirs: Sequence[Path] = (), peft_folders: Sequence[Path] = (), *, imported: Path | None = None
@@ -120,7 +122,7 @@ def _imported(folder: Path, into: Path) -> StoredCheckpoint:
 
 
 def _is_whole(files: Path, sums: Path) -> bool:
-    """Whether an import is as it was written; one of a version that kept no sums is taken to be."""
+    """True if an import is as it was written; one of a version that kept no sums is taken to be."""
     try:
         if sums.exists():
             verify(files, {str(name): str(digest) for name, digest in json.loads(sums.read_bytes()).items()})

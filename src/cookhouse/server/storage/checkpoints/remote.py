@@ -66,11 +66,11 @@ class RemoteCheckpoints:
         return self._files.url
 
     def new_folder(self) -> Path:
-        """Where a new checkpoint is to be written: `keep` makes it a copy."""
+        """Folder to which a new checkpoint is to be written: `keep` makes it a copy."""
         return unfinished(self._folder)
 
     def folder_of(self, row: CheckpointRow) -> Path:
-        """Where the copy of a checkpoint lies, if there is one."""
+        """Folder of the copy of a checkpoint, if there is one."""
         return self._folder / files_name(row)
 
     # Saving: `upload`, then the row, then `keep`.
@@ -183,7 +183,7 @@ class RemoteCheckpoints:
     # What crashes left.
 
     def found(self) -> Found | None:
-        """What there is in the blob store; None, and a warning, where it does not say."""
+        """Find what crashes left in the blob store; None, and a warning, where it fails."""
         try:
             return self._files.found()
         except CookhouseError as error:

@@ -34,7 +34,7 @@ class JournalFolders:
         return self._states / state_id
 
     def new_state(self, state_id: str) -> Path:
-        """Where a state is to be written; `keep_state` gives it its name. A start deletes what has none."""
+        """Folder to which a state is to be written; `keep_state` gives it its name. A start deletes what has none."""
         return self._states / f".{state_id}"
 
     def keep_state(self, state_id: str) -> None:
@@ -46,7 +46,7 @@ class JournalFolders:
         return self._samplers / snapshot_id
 
     def new_sampler(self, snapshot_id: str) -> Path:
-        """Where published weights are to be written, each time another; `keep_sampler` gives them their name."""
+        """Folder for published weights to be written to, each time another; `keep_sampler` gives them their name."""
         return self._samplers / f".{snapshot_id}.{uuid.uuid4().hex}"
 
     def keep_sampler(self, snapshot_id: str, written: Path) -> None:
@@ -85,7 +85,7 @@ class JournalFolders:
         sync(target.parent)
 
     def sampler_bytes(self, snapshot_ids: Collection[str] | None = None) -> Mapping[str, int]:
-        """What published weights take, by id: of these, or of all, those that have files."""
+        """Bytes that published weights take, by id: of these, or of all, those that have files."""
         folders = self._samplers.iterdir() if snapshot_ids is None else map(self.sampler, snapshot_ids)
         return {
             folder.name: sum(file.stat().st_size for file in folder.iterdir()) for folder in folders if folder.exists()

@@ -48,7 +48,7 @@ class _Commit:
         self.num_bytes = sum(map(len, self.bodies))
 
     def undone(self) -> "_Commit | None":
-        """What takes back the requests that it may have kept, none of which was acknowledged."""
+        """Commit that takes back the requests that this one may have kept, none of which was acknowledged."""
         entries = [change.entry for change in self.changes if isinstance(change, AddEntry)]
         drops = [DropEntry(entry.request_id, entry.position) for entry in entries]
         return _Commit(drops, None, 0.0) if drops and self.is_unknown else None
@@ -56,7 +56,7 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitState:
-    """How writing goes. Times in seconds since the epoch."""
+    """State of writing. Times in seconds since the epoch."""
 
     last_at: float | None
     """When something was written last; None: nothing has been yet."""
@@ -276,7 +276,7 @@ class GroupCommit:
     # In the executor's thread.
 
     def _write(self, group: Sequence[_Commit]) -> Sequence[Exception | None]:
-        """What each of them failed with; a failure of the store is that of all."""
+        """Write the commits, and return the error of each; a failure of the store is that of all."""
         try:
             for commit in group:
                 if commit.steps is None:  # bodies that do not belong into rows: each commit's apart, for its session

@@ -82,7 +82,7 @@ class JournalReader:
         return next(iter(self._select(SessionRow, query.where(SessionRecord.finished_at.is_(None)))), None)
 
     def needed_folders(self, load: str) -> "Needed":
-        """What live sessions need; `load`: the kind of entries that have loaded a checkpoint."""
+        """Folders that live sessions need; `load`: the kind of entries that have loaded a checkpoint."""
         live = sa.select(SessionRecord.session_id).where(SessionRecord.finished_at.is_(None))
         states = sa.select(StateRecord.state_id).where(StateRecord.session_id.in_(live))
         samplers = sa.select(SamplerRecord.snapshot_id).where(SamplerRecord.session_id.in_(live))
@@ -122,7 +122,7 @@ class JournalReader:
         return None if found is None else CheckpointRow(**found).path
 
     def segments(self, session_id: str) -> set[str]:
-        """Those that its entries and answers lie in."""
+        """Segments in which its entries and answers lie."""
         names: set[str] = set()
         with self._reading() as session:
             for record in (EntryRecord, AnswerRecord):
@@ -182,7 +182,7 @@ def _is_live(record: type[RunRecord] | type[SamplerRecord]) -> sa.ColumnElement[
 
 
 def _is_trained() -> sa.ColumnElement[bool]:
-    """Whether the journal has what a model is made of again."""
+    """Condition that the journal has all that makes a model again."""
     entries = sa.select(EntryRecord.model_id).where(EntryRecord.kind != FINISHED)
     return RunRecord.model_id.in_(sa.select(StateRecord.model_id)) | RunRecord.model_id.in_(entries)
 

@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def is_finished(self) -> bool:
-        """Whether its answer is kept in its place."""
+        """True if its answer is kept in its place."""
         return self.kind == FINISHED
 
 

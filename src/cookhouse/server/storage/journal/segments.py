@@ -36,7 +36,7 @@ class DamagedBodyError(StorageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a body lies, and what it must be."""
+    """Place of a body, with its checksum."""
 
     segment: str | None = None
     """None: in its row."""
@@ -84,7 +84,8 @@ class SegmentFiles:
             raise InputError(f"{url!r} is no place for a journal; write file:///FOLDER, s3://BUCKET/FOLDER or rows")
 
     def write(self, bodies: Sequence[bytes]) -> Sequence[Place]:
-        """Where each body goes; those that are not for their rows are on the disk when this returns.
+        """Write bodies, and return the place of each; those that are not for their rows are on the disk when this
+        returns.
 
         Raises:
             StorageBusyError: the disk is full, or a cloud away; nothing was written.

@@ -65,7 +65,7 @@ def bodies_of(change: Change) -> Sequence[bytes]:
 
 
 def steps_of(change: Change, places: Iterator[Place]) -> Sequence[Statement]:
-    """What a change does, in order; `places` has those of its bodies next."""
+    """Statements of a change, in order; `places` has those of its bodies next."""
     match change:
         case AddEntry(entry=entry, body=body):
             values = _summed(EntryRecord, entry) | _body_columns(body, next(places))

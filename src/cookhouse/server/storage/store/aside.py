@@ -12,7 +12,7 @@ SUFFIX = "-put-aside"
 
 
 def put_aside(folder: Path, strays: Sequence[Path], or_else: str = "") -> None:
-    """Move files and folders into one beside the folder that they lie in, and say how to get them back; `or_else` is
+    """Move files and folders into one next to the folder that they lie in, and say how to get them back; `or_else` is
     another way, in words.
     """
     if not strays:

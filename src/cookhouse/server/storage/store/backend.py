@@ -43,11 +43,11 @@ class Backend(Protocol):
         ...
 
     def failure(self, error: sa.exc.DBAPIError, seconds: float) -> StorageError | None:
-        """What to say of an error of the driver's; None: it is a bug of ours."""
+        """Error to raise for one of the driver's; None: it is a bug of ours."""
         ...
 
     def damaged(self, what: object) -> StorageError:
-        """What to say of data that cannot be read."""
+        """Error for data that cannot be read."""
         ...
 
     def check(self, *, with_indexes: bool = False) -> None:

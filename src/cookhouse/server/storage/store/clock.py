@@ -19,8 +19,8 @@ def steady_seconds() -> float:
 
 
 class SharedTime:
-    """What the clock of a database says, which is the same for all servers that share it: counted on from when it was
-    last asked.
+    """Time by the clock of a database, which is the same for all servers that share it: counted on from its last
+    reading.
     """
 
     def __init__(self, now: float) -> None:
@@ -47,7 +47,7 @@ class Clock:
         return self._system()
 
     def end_of(self, seconds: float) -> float:
-        """When a time to live that begins now is over."""
+        """End of a time to live that begins now."""
         return max(self._system(), self._counted()) + seconds
 
     def is_over(self, end: float | None) -> bool:

@@ -151,7 +151,7 @@ class Database:
             return float(session.execute(sa.select(NOW)).scalar_one())
 
     def damage(self, *, with_indexes: bool = False) -> str | None:
-        """What is wrong with the data, which is read anew; None if nothing is. `with_indexes`: see `Backend.check`."""
+        """Fault of the data, which is read anew; None if there is none. `with_indexes`: see `Backend.check`."""
         try:
             with self._own_errors(self._busy_seconds):
                 self.backend.check(with_indexes=with_indexes)
@@ -175,7 +175,7 @@ class Database:
 
 
 def is_outdated(file: Path) -> bool:
-    """Whether opening it as a `Database` would change it: an older version made it.
+    """True if opening it as a `Database` would change it: an older version made it.
 
     Raises:
         InputError: a newer version made it, or it is no database.

@@ -10,7 +10,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_cut(error: StorageError) -> bool:
-    """Whether the connection was lost, so that nobody knows what became of its transaction."""
+    """True if the connection was lost, so that nobody knows what became of its transaction."""
     cause = error.__cause__
     return isinstance(cause, sa.exc.DBAPIError) and cause.connection_invalidated
 

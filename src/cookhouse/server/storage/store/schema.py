@@ -13,7 +13,7 @@ _VERSIONS = Path(__file__).parent / "migrations" / "versions"
 
 
 def revision(connection: sa.Connection) -> str | None:
-    """Which one a database has; None if it is new.
+    """Revision of a database; None if it is new.
 
     Raises:
         InputError: a newer version of cookhouse made it, or another program.
@@ -32,7 +32,7 @@ def revision(connection: sa.Connection) -> str | None:
 
 
 def revisions() -> list[str]:
-    """Those of this version, oldest first. From the names of their files: loading Alembic takes long."""
+    """Revisions of this version, oldest first. From the names of their files: loading Alembic takes long."""
     return sorted(file.name.split("_")[0] for file in _VERSIONS.glob("[0-9]*.py"))
 
 

@@ -11,7 +11,7 @@ DATABASE = "server.db"
 
 
 def is_state_dir(folder: Path) -> bool:
-    """Whether a server has kept its state here."""
+    """True if a server has kept its state here."""
     return (folder / DATABASE).is_file()
 
 

@@ -77,7 +77,7 @@ class Store:
             pass
 
     def damage(self) -> str | None:
-        """What is wrong with the database, None if nothing is."""
+        """Fault of the database; None if there is none."""
         return self.database.damage()
 
     # Sessions, runs and samplers: recorded when made, listed later.
@@ -100,7 +100,7 @@ class Store:
             session.execute(wanted.values(project_id=project_id))
 
     def session_storage(self, session_id: str, owner: str) -> tuple[int, int]:
-        """How many checkpoints the runs of a session have, and their bytes."""
+        """Number of checkpoints of a session's runs, and their bytes."""
         query = (
             sa.select(sa.func.count(), _total(CheckpointRecord.size_bytes))
             .join(RunRecord, RunRecord.model_id == CheckpointRecord.model_id)
@@ -120,7 +120,7 @@ class Store:
         return self._first(SessionRow, query)
 
     def session_names(self, session_ids: Sequence[str]) -> Mapping[str, str | None]:
-        """What clients call these sessions, whosever they are."""
+        """Names that clients gave these sessions, of whichever tenant."""
         query = sa.select(SessionRecord.session_id, SessionRecord.display_name)
         with self.database.reading() as session:
             rows = session.execute(query.where(SessionRecord.session_id.in_(session_ids)))
@@ -166,7 +166,7 @@ class Store:
     def recordings(
         self, session_id: str, owner: str, sequence_ids: Collection[str], *, max_bytes: int
     ) -> Sequence[RecordingRow]:
-        """Those of a session with these ids.
+        """Recordings of a session with these ids.
 
         Raises:
             InputError: together they have more bytes.
@@ -289,7 +289,7 @@ class Store:
         return self._select(CheckpointRow, query.limit(limit).offset(offset)), self._count(wanted)
 
     def every_checkpoint(self) -> Sequence[CheckpointRow]:
-        """Those of every tenant, oldest first: for whoever owns the database, never for a client."""
+        """Checkpoints of every tenant, oldest first: for whoever owns the database, never for a client."""
         query = rows_of(CheckpointRow).where(self._is_kept()).order_by(CheckpointRecord.created_at)
         return self._select(CheckpointRow, query)
 

@@ -154,7 +154,7 @@ class EntryRecord(BodyColumns, SummedColumns, Base):
 
 
 class AnswerRecord(BodyColumns, SummedColumns, Base):
-    """What a request ended with, as long as it may be asked for and no entry would give it again."""
+    """Answer of a request, as long as it may be asked for and no entry would give it again."""
 
     __tablename__ = "answers"
 
@@ -183,7 +183,7 @@ class StateRecord(SummedColumns, Base):
 
 
 class ServerRecord(Base):
-    """A server that shares the database with others, as long as it is heard of."""
+    """A server that shares the database with others, as long as it writes its beats."""
 
     __tablename__ = "servers"
 
@@ -199,7 +199,7 @@ class ServerRecord(Base):
 
 
 class ServiceRecord(Base):
-    """What is so of the service, at whatever server: see `identity`."""
+    """Facts about the service, the same at every server: see `identity`."""
 
     __tablename__ = "service"
 
@@ -208,7 +208,7 @@ class ServiceRecord(Base):
 
 
 class SecretRecord(Base):
-    """What servers that share the database sign with."""
+    """Secret that servers that share the database sign with."""
 
     __tablename__ = "secrets"
 
@@ -247,5 +247,5 @@ def rows_of(kind: type[Any]) -> sa.Select[Any]:
 
 
 def from_record(kind: type[Row], record: Base) -> Row:
-    """What a record holds, as plain data."""
+    """Fields of a record, as plain data."""
     return kind(**{field.name: getattr(record, field.name) for field in fields(kind)})

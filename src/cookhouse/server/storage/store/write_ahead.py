@@ -30,7 +30,7 @@ class _Frame:
 
 def log_damage(database: Path) -> str | None:
     """Why frames of a log that nobody has open are not what was written; None: they are, or there is no log. What was
-    written last is compared where the index of its last writer lies beside it, as it does but on a copied folder.
+    written last is compared where the index of its last writer lies next to it, as it does but on a copied folder.
 
     Raises:
         OSError: it cannot be read.
@@ -53,7 +53,7 @@ def log_damage(database: Path) -> str | None:
 
 
 def _num_followed(frames: Sequence[_Frame], num_whole: int, salts: bytes) -> int:
-    """How many frames were on the disk before the last that is whole behind one that is not; 0: none. A commit is there
+    """Number of frames on the disk before the last that is whole behind one that is not; 0: none. A commit is there
     before what follows it is written.
     """
     behind = [at for at in range(num_whole, len(frames)) if frames[at].salts == salts]
@@ -62,7 +62,7 @@ def _num_followed(frames: Sequence[_Frame], num_whole: int, salts: bytes) -> int
 
 
 def _num_indexed(database: Path, salts: bytes) -> int:
-    """How many frames the index has that the last writer left; 0 where it is of another log, or not there."""
+    """Number of frames in the index that the last writer left; 0 where it is of another log, or not there."""
     index = database.with_name(f"{database.name}-shm")
     content = index.read_bytes()[: 2 * _INDEX.size] if index.exists() else b""
     if len(content) < 2 * _INDEX.size or content[: _INDEX.size] != content[_INDEX.size :]:
@@ -105,7 +105,7 @@ def _sum(before: tuple[int, int], words_W: NDArray[np.uint32]) -> tuple[int, int
 
 @cache
 def _factors(num_words: int) -> NDArray[np.uint32]:
-    """What the two sums before, and then each word, add to the two sums. [2, 2 + W]"""
+    """Factors by which the two sums before, and then each word, count in the two sums. [2, 2 + W]"""
     factors = np.zeros((2, 2 + num_words), np.uint32)
     s0, s1 = factors
     s0[0] = s1[1] = 1

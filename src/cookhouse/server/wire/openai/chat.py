@@ -25,7 +25,7 @@ _MAX_TOOLS = 128
 
 
 class TemplateSettings(BaseModel):
-    """What is set in a chat template elsewhere; here the renderers are the templates."""
+    """Settings that other servers pass to a chat template; here the renderers are the templates."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -86,7 +86,7 @@ class ChatRequest(SamplingFields):
 
     @property
     def thinks(self) -> bool | None:
-        """Whether the model is to think before it answers; None: as its renderer has it."""
+        """True if the model is to think before it answers; None: as its renderer has it."""
         return None if self.chat_template_kwargs is None else self.chat_template_kwargs.enable_thinking
 
     def conversation(self) -> list[Message]:
@@ -140,7 +140,7 @@ class ChatAnswer:
         self._is_begun = False
 
     def chunks(self, output: SampleOutput) -> list[dict[str, Any]]:
-        """What is sent when the engine has said this."""
+        """Chunks to send for an output of the engine."""
         chunks: list[dict[str, Any]] = []
         if not self._is_begun:
             self._is_begun = True

@@ -54,7 +54,7 @@ class ChatChoice:
         return tokens
 
     def finish(self, *, is_stopped: bool) -> list[dict[str, Any]]:
-        """What was held back, after the last token."""
+        """Chunks of what was held back, after the last token."""
         said = self._said(self.stream.finish())
         for name, cutter in self._cutters.items():
             if rest := cutter.finish():
@@ -96,7 +96,7 @@ class ChatChoice:
         return said
 
     def _flushed(self, name: str) -> list[dict[str, Any]]:
-        """What was held of something else, which is over."""
+        """Chunks of what was held of another part, which is over."""
         others = [(other, cutter.finish()) for other, cutter in self._cutters.items() if other != name]
         return [{other: rest} for other, rest in others if rest]
 

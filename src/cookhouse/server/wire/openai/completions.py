@@ -125,7 +125,7 @@ class Completion:
         self._num_sampled = self._num_reused = 0
 
     def chunks(self, position: int, output: SampleOutput) -> list[dict[str, Any]]:
-        """What is sent when the engine has said this of one prompt."""
+        """Chunks to send for an output of the engine for one prompt."""
         first = position * self._request.num_samples
         chunks: list[dict[str, Any]] = []
         echo = self._echo(position, output)
@@ -146,7 +146,7 @@ class Completion:
         return chunks
 
     def end(self) -> list[dict[str, Any]]:
-        """What is sent when all prompts have their answers."""
+        """Chunks to send when all prompts have their answers."""
         return [{**self._head, "choices": [], "usage": self._usage()}] if self._request.includes_usage else []
 
     def whole(self, outputs: Sequence[SampleOutput]) -> dict[str, Any]:

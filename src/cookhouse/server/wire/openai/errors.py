@@ -20,7 +20,7 @@ class FieldError(InputError):
 
 
 def error_body(message: str, status: int, *, field: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """What is sent with an HTTP status, or as the last event of a stream."""
+    """Body of an HTTP error, or of the last event of a stream."""
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": message, "type": kind, "param": field, "code": code or _CODES.get(status)}}
 

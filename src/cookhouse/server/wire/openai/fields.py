@@ -44,7 +44,7 @@ class StreamOptions(BaseModel):
 
 
 class SamplingFields(BaseModel):
-    """What both kinds of request say of how to sample."""
+    """Sampling fields that both kinds of request have."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
     not_offered: ClassVar[Mapping[str, NotOffered]] = NOT_OFFERED
@@ -99,7 +99,7 @@ class SamplingFields(BaseModel):
 
     @property
     def includes_usage(self) -> bool:
-        """Whether a stream ends with what it took."""
+        """True if a stream ends with its usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     def sampling(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def check_length(info: BaseModelInfo, num_prompt: int, max_tokens: int | None, *
 
 
 def usage(num_prompt: int, num_sampled: int, num_reused: int) -> dict[str, Any]:
-    """What an answer took, in tokens."""
+    """Usage of an answer, in tokens."""
     return {
         "prompt_tokens": num_prompt,
         "completion_tokens": num_sampled,

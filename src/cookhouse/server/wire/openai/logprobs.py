@@ -62,7 +62,7 @@ class CompletionLogprobs:
     """Letters so far."""
 
     def next(self, scored: Iterable[ScoredToken]) -> dict[str, Any]:
-        """Those of the next tokens."""
+        """Logprobs of the next tokens."""
         tokens: list[str] = []
         offsets: list[int] = []
         logprobs: list[float | None] = []

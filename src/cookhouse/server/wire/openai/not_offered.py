@@ -11,7 +11,7 @@ _LEAVE_OUT = "leave it out"
 
 @dataclass(frozen=True, slots=True)
 class NotOffered:
-    """`nothing` are the values, beside null, with which a field asks for nothing; any other is refused."""
+    """`nothing` are the values, besides null, with which a field asks for nothing; any other is refused."""
 
     nothing: tuple[Any, ...] = ()
     way_out: str = _LEAVE_OUT

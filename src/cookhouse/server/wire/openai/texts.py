@@ -28,13 +28,13 @@ class StopCutter:
         return text[: len(text) - length]
 
     def finish(self) -> str:
-        """What was held: no stop came of it."""
+        """Text that was held: no stop came of it."""
         text, self._held = self._held, ""
         return text
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How many letters at the end of a text are the first of a stop."""
+    """Number of letters at the end of a text that are the first of a stop."""
     return next(n for n in range(min(len(stop) - 1, len(text)), -1, -1) if text.endswith(stop[:n]))
 
 
@@ -65,7 +65,7 @@ class TokenTexts:
         return self._known[token]
 
     def is_special(self, token: int) -> bool:
-        """Whether it is of the added vocabulary: a mark, and no text."""
+        """True if it is of the added vocabulary: a mark, and no text."""
         return token in self._special
 
     def _raw(self, token: int) -> bytes | None:

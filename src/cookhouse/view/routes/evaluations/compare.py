@@ -43,7 +43,7 @@ class Filters:
 
     @property
     def changes(self) -> Sequence[Change]:
-        """Those that are shown."""
+        """Changes that are shown."""
         if self.change == _ALL:
             return list(Change)
         return [Change(self.change)] if self.change else _DIFFERENT

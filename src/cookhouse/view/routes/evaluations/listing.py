@@ -46,7 +46,7 @@ def _list(request: Request) -> dict[str, Any]:
 
 
 def _line(run: FoundRun) -> dict[str, Any] | None:
-    """What an evaluation, or a training run with some, came to; None of a run that has measured nothing."""
+    """Line of results of an evaluation, or of a training run with some; None of a run that has measured nothing."""
     key = (*_signs_of(run), run.number)
     with _lock:
         if key in _kept:

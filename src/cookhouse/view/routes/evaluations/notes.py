@@ -19,7 +19,7 @@ _MAX_BYTES: Final = 1 << 23
 
 
 def _told(request: Request) -> tuple[dict[str, Any], list[Entry], list[Any]]:
-    """What page and JSON share; and the entries as both show them."""
+    """Values that page and JSON share; and the entries as both show them."""
     run: FoundRun = request.app.state.place.run(request.query_params.get("run", ""))
     files = filter(Path.is_file, (run.path / EVALUATIONS_FOLDER).glob("*.json"))
     names = sorted((path.stem for path in files), reverse=True)

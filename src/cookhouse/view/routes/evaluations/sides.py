@@ -36,7 +36,7 @@ class Side:
 
     @property
     def query(self) -> list[tuple[str, str]]:
-        """What names it in an address."""
+        """Query that names it in an address."""
         return [("run", self.run.name), *([] if self.step is None else [("step", str(self.step))])]
 
     def address(self, item: Any) -> str:
@@ -46,7 +46,7 @@ class Side:
 
 
 def facts_of(run: FoundRun) -> dict[str, Any]:
-    """What an evaluation is of."""
+    """Facts about an evaluation."""
     settings = run.record.get("config", {})
     model = settings.get("weights") or settings.get("model_name")
     return {
@@ -58,7 +58,7 @@ def facts_of(run: FoundRun) -> dict[str, Any]:
 
 
 def weights_of(side: Side) -> list[str]:
-    """What the playground can ask instead of an evaluation, if that is known."""
+    """Weights that the playground can ask in place of an evaluation, if they are known."""
     model = facts_of(side.run)["model"] if side.step is None else side.run.name
     return [] if model is None else [model]
 
@@ -108,7 +108,7 @@ def steps_of(request: Request) -> list[int | None]:
 
 @dataclass(frozen=True)
 class Shared:
-    """What two evaluations have in common."""
+    """Common parts of two evaluations."""
 
     items: Mapping[Any, None]
     """In the order of the second."""

@@ -81,7 +81,7 @@ async def _gone(request: Request) -> None:
 
 
 async def whole(request: Request, service: Service, sampling: Sampling) -> list[SampleOutput]:
-    """What the engine says of each of the requests of an answer, in order."""
+    """Outputs of the engine for each of the requests of an answer, in order."""
 
     async def gather() -> list[SampleOutput]:
         return [output for _, output in sorted([one async for one in sampling.outputs()], key=lambda one: one[0])]

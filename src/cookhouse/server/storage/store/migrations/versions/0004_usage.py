@@ -1,4 +1,4 @@
-"""What sessions have used."""
+"""Usage of sessions."""
 
 import sqlalchemy as sa
 from alembic import op

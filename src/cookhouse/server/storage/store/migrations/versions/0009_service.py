@@ -1,4 +1,4 @@
-"""What is so of a service, and what each of its servers says of itself."""
+"""Tables of facts about a service, and of the profiles of its servers."""
 
 import sqlalchemy as sa
 from alembic import op
