@@ -128,7 +128,7 @@ def test_a_model_waits_for_what_it_lacks_and_goes_on(
         other.error = None
         assert "error" not in pool.result(later).text
         assert pool.grad_norm(model_id, 4) > 0
-    said = [record.getMessage() for record in caplog.records if record.name.endswith(".attempts")]
+    said = [record.getMessage() for record in caplog.records if record.name.endswith(".retries")]
     assert [model_id in one for one in said] == [True, True]
     assert words in said[0]
     assert "is loaded, after it waited for" in said[1]

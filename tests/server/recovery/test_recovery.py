@@ -308,8 +308,9 @@ def test_a_session_that_cannot_be_decoded_is_set_aside(
             for rowid, value in before:
                 database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", [value, rowid])
             database.commit()
-        beat = {"session_id": broken}
-        wait_until(lambda: server.http.post("/session_heartbeat", json=beat).status_code == 200, 30)
+        # The model comes back after its session; until then its requests are to be sent again.
+        asked = {"model_id": models[1]}
+        wait_until(lambda: server.http.post("/get_info", json=asked).status_code == 200, 30)
         assert server.step(models[1], 2)
 
 
@@ -361,11 +362,11 @@ def test_a_session_that_ends_while_its_model_is_written_down(tmp_path: Path, mon
     commit = GroupCommit.commit
     reached, ended = threading.Event(), threading.Event()
 
-    async def slow(self: GroupCommit, *changes: Any) -> None:
+    async def slow(self: GroupCommit, *changes: Any, **options: Any) -> None:
         if any(type(change).__name__ == "AddEntry" for change in changes):
             reached.set()
             await asyncio.to_thread(ended.wait, 30)
-        await commit(self, *changes)
+        await commit(self, *changes, **options)
 
     with served(tmp_path) as server:
         session_id = server.session()

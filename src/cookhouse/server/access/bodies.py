@@ -71,7 +71,7 @@ class HeldBytes:
 
     @contextmanager
     def lease(self, owner: str) -> Iterator["Lease"]:
-        """What a body takes in the block is given back at its end."""
+        """Lease of a body, whose bytes are given back at the end of the block."""
         lease = Lease(self, owner)
         try:
             yield lease

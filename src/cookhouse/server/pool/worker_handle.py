@@ -313,7 +313,7 @@ def words_of(error: Exception) -> str:
 
 
 def num_tokens(command: Command) -> int:
-    """What a command counts as when the load of workers is compared."""
+    """Tokens that a command counts as when the load of workers is compared."""
     match command:
         case Pass(request=request):
             return sum(datum.tokens_T.size for datum in request.data_D)

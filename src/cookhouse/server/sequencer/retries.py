@@ -31,7 +31,7 @@ class Retries:
         """Why models wait, by id."""
 
     def reason(self, model_id: str) -> str | None:
-        """What a model waits for, with figures; None: it does not."""
+        """Reason why a model waits, with figures; None: it does not."""
         return self._reasons.get(model_id)
 
     async def send(self, command: Create | Load, check: Callable[[], None], spent: list[Amount]) -> Output:

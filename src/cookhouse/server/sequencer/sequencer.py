@@ -127,7 +127,7 @@ class Sequencer:
         self._advance(queue)
 
     def has_seen(self, model: Model, request_id: str, seq_id: int | None) -> bool:
-        """Whether a request has come in. Of some that ran before a restart there is no more than the answer."""
+        """True if a request has come in. Of some that ran before a restart there is no more than the answer."""
         has_come = seq_id is not None and seq_id in self._queue(model).order.seen
         return has_come or self.futures.peek(request_id) is not None
 

@@ -27,7 +27,7 @@ def new_shared_id() -> str:
 
 
 def part_of(session_id: str) -> str:
-    """What the id of a request says of its session: nothing, unless servers share it."""
+    """Part of a request's id that names its session; empty unless servers share it."""
     return f"{session_id}-" if session_id.startswith(_SHARED) else ""
 
 
