@@ -1,4 +1,4 @@
-"""Runs what the page about a request says: catches a function that is gone, or is called in another order or not at all.
+"""Runs what the page about a request says: catches a function that is gone, or called in another order or not at all.
 
 Where code has changed, mend the page's tables: they are all that is compared.
 """

@@ -22,11 +22,12 @@ _SUMS = (
 
 def same_version(parts: Mapping[str, Any]) -> Mapping[str, Json]:
     """The statuses that have the fields which this version knows."""
-    return {
-        server_id: part
-        for server_id, part in parts.items()
-        if isinstance(part, dict) and part.get("server", {}).get("version") == __version__
-    }
+    return {server_id: part for server_id, part in parts.items() if _version(part) == __version__}
+
+
+def _version(part: Any) -> Any:
+    server = part.get("server") if isinstance(part, dict) else None
+    return server.get("version") if isinstance(server, dict) else None
 
 
 def merge(status: Json, part: Json) -> None:
