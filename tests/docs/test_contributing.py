@@ -1,6 +1,7 @@
 """What CONTRIBUTING.md names is there: catches a module that moved, and a walk that leads nowhere."""
 
 import ast
+import importlib.util
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "cookhouse"
 TEXT = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
-WALKS = re.findall(r"- ([A-Z][^:]+): (`[^|]+?)[.](?= - | ## )", TEXT[TEXT.index("Three walks:") :])
+WALKS = re.findall(r"- ([A-Z][^:]+): (`[^|]+?)[.](?= - | ## )", TEXT[TEXT.index("Five walks,") :])
 PLACED = re.findall(r"`([A-Z_]+)`(?: \([^)]*\))?(?: or `[A-Z_]+` \([^)]*\))? in `([\w/]+\.py)`", TEXT)
 
 
@@ -39,8 +40,8 @@ def steps_of(walk: str) -> list[Path]:
     return steps
 
 
-def test_there_are_three_walks() -> None:
-    assert len(WALKS) == 3
+def test_there_are_five_walks() -> None:
+    assert len(WALKS) == 5
 
 
 @pytest.mark.parametrize("walk", [walk for _, walk in WALKS], ids=[title for title, _ in WALKS])
@@ -62,6 +63,13 @@ def test_files_and_folders_are_there() -> None:
     places = [ROOT, SOURCE]
     missing = [name for name in named if "NAME" not in name and not any((place / name).exists() for place in places)]
     assert missing == []
+
+
+def test_modules_are_there() -> None:
+    # Catches `python -m` of a module that moved, and a name of a package that is gone.
+    named = set(re.findall(r"`(?:python3? -m )?((?:cookhouse|tests|bench|scripts)(?:\.\w+)+)", TEXT))
+    assert len(named) > 8
+    assert [name for name in sorted(named) if importlib.util.find_spec(name) is None] == []
 
 
 def test_every_room_is_on_the_map() -> None:

@@ -11,6 +11,7 @@ def status(*, models: list[dict[str, Any]], samples: list[dict[str, Any]]) -> di
     """Of a server without any other trouble."""
     return {
         "server": {"pause": None, "unserved": None, "held_bytes": 0, "max_held_bytes": 1},
+        "servers": None,
         "workers": [],
         "journal": None,
         "disk": {"problem": None, "free_bytes": None},
@@ -44,3 +45,11 @@ def test_models_that_wait_for_memory_are_told_in_one_sentence() -> None:
     ]
     (both,) = troubles(status(models=[waiting, waiting], samples=[]))
     assert both.startswith("2 models wait to be loaded again")
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    """Would catch sums that lack a server's part, and say nothing of it."""
+    row = {"url": "http://gpu-2.lan:8000", "is_counted": False}
+    found = status(models=[], samples=[]) | {"servers": [row, {**row, "is_counted": True}, {**row, "url": None}]}
+    missing = "does not say what it holds: its sessions, models and queues are missing here."
+    assert troubles(found) == [f"The server at http://gpu-2.lan:8000 {missing}", f"Another server {missing}"]

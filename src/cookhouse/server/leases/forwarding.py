@@ -5,6 +5,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 from starlette.requests import Request
@@ -37,6 +38,8 @@ _TIMEOUT = httpx.Timeout(connect=2.0, write=30.0, read=90.0, pool=None)
 """Longer than the longest poll, and than a request waits for a store that is locked."""
 _ASK_TIMEOUT = httpx.Timeout(connect=2.0, write=2.0, read=30.0, pool=None)
 """A server that has just joined listens already, and answers once it has looked through what others have left."""
+_PART_TIMEOUT = httpx.Timeout(1.0)
+"""Of a question whose answer can do without it."""
 _WAY_OUT = "its session is being taken over by another server; send it again"
 _CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
 
@@ -108,6 +111,19 @@ class Forwarding:
                 raise UnreachableError(f"{url} does not hold its session", is_unsent=True)
             opened.keep()
             return _Forwarded(answer, self._ended)
+
+    async def get(self, url: str, path: str, api_key: str) -> Any:
+        """What the server at a URL answers to a tenant that asks for a path of its own, as JSON.
+
+        Raises:
+            UnreachableError: it does not within a second, or has no such path.
+        """
+        try:
+            answer = await self._client.get(f"{url}{path}", headers={"X-API-Key": api_key}, timeout=_PART_TIMEOUT)
+            answer.raise_for_status()
+            return answer.json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise UnreachableError(f"{url}: {type(error).__name__} {error}".strip(), is_unsent=True) from error
 
     async def ask(self, url: str) -> str:
         """The id of the server at a URL.

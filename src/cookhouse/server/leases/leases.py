@@ -129,12 +129,12 @@ class Leases:
 
     def others(self) -> Sequence[Member]:
         """Servers that take new work and answer, but for this one."""
+        return [member for member in self.answering() if not member.is_leaving]
+
+    def answering(self) -> Sequence[Member]:
+        """Servers that answer, but for this one, and also those that take no new work."""
         living = () if self._keeper is None else self._keeper.living
-        return [
-            member
-            for member in living
-            if not member.is_leaving and member.silent_seconds <= _QUIET_SECONDS and self._peers.answers(member)
-        ]
+        return [member for member in living if member.silent_seconds <= _QUIET_SECONDS and self._peers.answers(member)]
 
     def lives(self, holder: Holder) -> bool:
         """True if a server has not been dropped, as of the last beat."""

@@ -83,6 +83,21 @@ class Placing:
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
 
+    async def parts(self, path: str, api_key: str) -> Mapping[str, Any]:
+        """What each of the other servers answers to a GET of its own part of something, by its id. One that does not
+        answer is left out: what it alone knows is written down, or counted again by who takes its sessions over.
+        """
+        others = self._leases.answering()
+        found = await asyncio.gather(*(self._part(member.url, path, api_key) for member in others))
+        return {member.server_id: part for member, part in zip(others, found, strict=True) if part is not None}
+
+    async def _part(self, url: str, path: str, api_key: str) -> Any:
+        try:
+            return await self._forwarding.get(url, path, api_key)
+        except UnreachableError as error:
+            _log.info("a server does not say what it holds: %s", error)
+            return None
+
     async def _elsewhere(
         self, request: Request, session_id: str, body: bytes | bytearray, *, waits: bool, can_repeat: bool
     ) -> Response | None:

@@ -80,11 +80,18 @@ class Meter:
 
     def held(self) -> Mapping[Account, Usage]:
         """Usage of requests that may run again."""
-        held: Counts = {}
         with self._lock:
-            for amounts in self._held.values():
-                _add(held, amounts)
-        return held
+            return self._with_held({})
+
+    def unwritten(self) -> Mapping[Account, Usage]:
+        """Usage that was counted since it was last taken, and that is held."""
+        with self._lock:
+            return self._with_held(dict(self._counted))
+
+    def _with_held(self, counts: Counts) -> Counts:
+        for amounts in self._held.values():
+            _add(counts, amounts)
+        return counts
 
     def take(self) -> Mapping[Account, Usage]:
         """Take the usage that was counted since the last time."""

@@ -28,6 +28,10 @@ class Metering:
             self._meter.give_back(taken)
             raise
 
+    def unwritten(self, owner: str) -> Usage:
+        """What has been counted of a tenant, and is not written down. At once."""
+        return sum((one for account, one in self._meter.unwritten().items() if account.owner == owner), Usage())
+
     def of_session(self, session_id: str, owner: str) -> Usage:
         """Usage of a session, also of one that has ended; nothing where it is another tenant's."""
         self.flush()

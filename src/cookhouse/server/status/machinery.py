@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 from cookhouse.server.access.middleware import WINDOW_SECONDS, RouteTimes
@@ -62,14 +62,19 @@ def _unserved(service: Service) -> Json | None:
     return {"num_sessions": len(unserved), "base_models": sorted(names)} if unserved else None
 
 
-def servers(service: Service, viewer: Viewer, members: Sequence[Member] | None) -> list[Json] | None:
-    """Servers that share the sessions; None: this is the only one."""
+def servers(
+    service: Service, viewer: Viewer, members: Sequence[Member] | None, counted: Collection[str]
+) -> list[Json] | None:
+    """Servers that share the sessions; None: this is the only one. `counted`: ids of others that have said what they
+    hold.
+    """
     if service.leases is None or members is None:
         return None
     return [
         {
             "url": member.url if viewer.is_operator else None,
             "is_this": member.server_id == service.leases.server_id,
+            "is_counted": member.server_id in {service.leases.server_id, *counted},
             "is_draining": member.is_leaving,
             "silent_seconds": member.silent_seconds,
             "num_sessions": member.num_sessions,

@@ -17,6 +17,7 @@ def troubles(status: dict[str, Any]) -> list[str]:
     return [
         *_pause(status),
         *_unserved(status),
+        *_servers(status),
         *(trouble for worker in workers for trouble in _worker(worker, is_alone=len(workers) == 1)),
         *_waiting(status),
         *_storage(status),
@@ -33,6 +34,13 @@ def _unserved(status: dict[str, Any]) -> Iterator[str]:
     if (unserved := status["server"]["unserved"]) is not None:
         number, names = unserved["num_sessions"], ", ".join(unserved["base_models"])
         yield f"{number} sessions wait for a server that offers {names}: no single one of those that run does."
+
+
+def _servers(status: dict[str, Any]) -> Iterator[str]:
+    for row in status["servers"] or ():
+        if not row["is_counted"]:
+            which = "Another server" if row["url"] is None else f"The server at {row['url']}"
+            yield f"{which} does not say what it holds: its sessions, models and queues are missing here."
 
 
 def _worker(worker: dict[str, Any], *, is_alone: bool) -> Iterator[str]:

@@ -150,6 +150,15 @@ async def check_place(request: Request, service: Service, content: object, body:
         await service.placing.check(request, content, data, waits=waits)
 
 
+async def parts_elsewhere(request: Request, service: Service, path: str) -> Mapping[str, Any]:
+    """What each of the other servers that share the sessions answers the same tenant for a path below `/own`, by the
+    server's id: its part of what only a server's memory has.
+    """
+    if service.placing is None:
+        return {}
+    return await service.placing.parts(f"/api/v1/own{path}", request.headers["x-api-key"])
+
+
 async def elsewhere(_request: Request, error: Exception) -> Response:
     """The answer of another server."""
     assert isinstance(error, ElsewhereError)

@@ -1,6 +1,7 @@
 """Operation of a server: its status and its workers; and, outside of the protocol and without a key, its health."""
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -8,7 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
-from cookhouse.server.http.routes.exchange import Operator, Owner, ServiceOf, read_content
+from cookhouse.server.http.routes.exchange import Operator, Owner, ServiceOf, parts_elsewhere, read_content
 from cookhouse.server.pool.plans import Kind
 from cookhouse.server.status import Metrics, ServerStatus
 
@@ -22,11 +23,23 @@ async def _status(request: Request) -> ServerStatus:
     return status
 
 
+Status = Annotated[ServerStatus, Depends(_status)]
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
 @router.get("/status")
-async def status(asked: Annotated[ServerStatus, Depends(_status)], owner: Owner) -> Response:
-    """Status that its tenant may see: of the first key everything, of any other its own things, and sums."""
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return Response(await asked.of(owner), media_type="application/json", headers=headers)
+async def status(request: Request, service: ServiceOf, asked: Status, owner: Owner) -> Response:
+    """Status that its tenant may see: of the first key everything, of any other its own things, and sums; of sessions, models
+    and tenants what any of the servers holds.
+    """
+    answer = await asked.of(owner, partial(parts_elsewhere, request, service, "/status"))
+    return Response(answer, media_type="application/json", headers=_HEADERS)
+
+
+@router.get("/own/status")
+async def own_status(asked: Status, owner: Owner) -> Response:
+    """The same of this server alone."""
+    return Response(await asked.of(owner), media_type="application/json", headers=_HEADERS)
 
 
 class AddRequest(BaseModel):

@@ -22,6 +22,7 @@ from cookhouse.server.http.routes.exchange import (
     ServiceOf,
     check_place,
     iso,
+    parts_elsewhere,
     read_content,
     texts,
 )
@@ -198,10 +199,18 @@ async def session_usage(session_id: str, request: Request, service: ServiceOf, o
 
 
 @router.get("/usage")
-async def usage(service: ServiceOf, owner: Owner) -> JSONResponse:
-    """Of all sessions of the tenant."""
+async def usage(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    """Of all sessions of the tenant, whichever server holds them."""
     used = await asyncio.to_thread(service.requests.metering.by_owner)
-    return JSONResponse(asdict(used.get(owner, Usage())))
+    # After the store: what is written meanwhile is missed once, and never counted twice.
+    parts = await parts_elsewhere(request, service, "/usage")
+    return JSONResponse(asdict(sum(map(Usage.of, parts.values()), used.get(owner, Usage()))))
+
+
+@router.get("/own/usage")
+async def own_usage(service: ServiceOf, owner: Owner) -> JSONResponse:
+    """What this server has counted of the tenant's, and has not written down."""
+    return JSONResponse(asdict(service.requests.metering.unwritten(owner)))
 
 
 def _known_session(service: Service, session_id: str, owner: str) -> SessionRow:
