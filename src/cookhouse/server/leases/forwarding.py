@@ -113,7 +113,7 @@ class Forwarding:
             return _Forwarded(answer, self._ended)
 
     async def get(self, url: str, path: str, api_key: str) -> Any:
-        """What the server at a URL answers to a tenant that asks for a path of its own, as JSON.
+        """Answer of the server at a URL to a tenant that asks for a path of its own, as JSON.
 
         Raises:
             UnreachableError: it does not within a second, or has no such path.

@@ -84,8 +84,8 @@ class Placing:
             return Response(status_code=499)  # nobody reads it
 
     async def parts(self, path: str, api_key: str) -> Mapping[str, Any]:
-        """What each of the other servers answers to a GET of its own part of something, by its id. One that does not
-        answer is left out: what it alone knows is written down, or counted again by who takes its sessions over.
+        """Answers of the other servers to a GET of their own part of something, by server id. One that does not answer
+        is left out: what it alone knows is written down, or counted again by the server that takes its sessions over.
         """
         others = self._leases.answering()
         found = await asyncio.gather(*(self._part(member.url, path, api_key) for member in others))

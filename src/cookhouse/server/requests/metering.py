@@ -29,7 +29,7 @@ class Metering:
             raise
 
     def unwritten(self, owner: str) -> Usage:
-        """What has been counted of a tenant, and is not written down. At once."""
+        """Usage of a tenant that is counted, and not written down. At once."""
         return sum((one for account, one in self._meter.unwritten().items() if account.owner == owner), Usage())
 
     def of_session(self, session_id: str, owner: str) -> Usage:

@@ -46,8 +46,8 @@ class ServerStatus:
         self._answers: dict[tuple[str, bool], tuple[float, bytes]] = {}
 
     async def of(self, owner: str, parts: Parts = _no_parts) -> bytes:
-        """Status that a tenant may see, with the `parts` of other servers. `owner` is one of the server's own, so that what is
-        kept is bounded.
+        """Status that a tenant may see, with the `parts` of other servers. `owner` is one of the server's own, so that
+        the memory for answers is bounded.
         """
         which = owner, parts is _no_parts
         made_at, answer = self._answers.get(which, (float("-inf"), b""))

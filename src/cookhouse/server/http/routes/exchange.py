@@ -151,8 +151,8 @@ async def check_place(request: Request, service: Service, content: object, body:
 
 
 async def parts_elsewhere(request: Request, service: Service, path: str) -> Mapping[str, Any]:
-    """What each of the other servers that share the sessions answers the same tenant for a path below `/own`, by the
-    server's id: its part of what only a server's memory has.
+    """Answers of the other servers that share the sessions to the same tenant, for a path below `/own`, by server id:
+    parts of what only a server's memory has.
     """
     if service.placing is None:
         return {}

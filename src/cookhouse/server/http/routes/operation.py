@@ -29,8 +29,8 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 @router.get("/status")
 async def status(request: Request, service: ServiceOf, asked: Status, owner: Owner) -> Response:
-    """Status that its tenant may see: of the first key everything, of any other its own things, and sums; of sessions, models
-    and tenants what any of the servers holds.
+    """Status that its tenant may see: of the first key everything, of any other its own things, and sums. Sessions,
+    models and tenants are those of all servers.
     """
     answer = await asked.of(owner, partial(parts_elsewhere, request, service, "/status"))
     return Response(answer, media_type="application/json", headers=_HEADERS)

@@ -209,7 +209,7 @@ async def usage(request: Request, service: ServiceOf, owner: Owner) -> JSONRespo
 
 @router.get("/own/usage")
 async def own_usage(service: ServiceOf, owner: Owner) -> JSONResponse:
-    """What this server has counted of the tenant's, and has not written down."""
+    """Usage of the tenant that this server has counted, and not written down."""
     return JSONResponse(asdict(service.requests.metering.unwritten(owner)))
 
 
