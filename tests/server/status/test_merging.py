@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from cookhouse.server.status import merging
-from cookhouse.server.status.merging import merge, same_version
+from cookhouse.server.status.status import merge, same_version
 from cookhouse.version import __version__
 
 
@@ -53,7 +52,7 @@ def test_what_both_hold_is_listed_and_added_up() -> None:
 
 
 def test_lists_keep_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "MAX_ROWS", 1)
+    monkeypatch.setattr("cookhouse.server.status.status.MAX_ROWS", 1)
     ours = status(1, "me")
     merge(ours, status(2, "another"))
     assert [row["session_id"] for row in ours["sessions"]["listed"]] == ["s1"]

@@ -1,24 +1,111 @@
 """Chat completions: what is asked, and answers as they come and as a whole, which are read in one and the same way."""
 
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.openapi.models import Schema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tinker import ModelInput
 
 from cookhouse.chat import Message, Renderer, parse_messages, with_tools
 from cookhouse.engine.contract import SampleOutput
 from cookhouse.errors import InputError
 from cookhouse.server.wire.openai.choice import ChatChoice, message_of
-from cookhouse.server.wire.openai.errors import FieldError
+from cookhouse.server.wire.openai.errors import FieldError, field_of
 from cookhouse.server.wire.openai.fields import MAX_SHOWN, SamplingFields, TopLogprobs, usage
-from cookhouse.server.wire.openai.given import given_message
 from cookhouse.server.wire.openai.logprobs import chat_logprobs
 from cookhouse.server.wire.openai.not_offered import CHAT_NOT_OFFERED, NotOffered
 from cookhouse.server.wire.openai.texts import TokenTexts
-from cookhouse.server.wire.openai.tools import check_tools
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def check_tools(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tools as renderers take them.
+
+    Raises:
+        FieldError: one is no function, or its parameters are no JSON schema of an object.
+    """
+    return [_check_tool(tool, f"tools.{index}") for index, tool in enumerate(tools)]
+
+
+def _check_tool(tool: dict[str, Any], field: str) -> dict[str, Any]:
+    function = tool.get("function")
+    if tool.get("type") != "function" or not isinstance(function, dict):
+        raise FieldError(field, f'{field}: a tool must look like {{"type": "function", "function": {{"name": …}}}}')
+    name, description = function.get("name"), function.get("description")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise FieldError(
+            f"{field}.function.name",
+            f"{field}.function.name: a function's name has 1 to 64 letters, digits and any of _ -",
+        )
+    if description is not None and not isinstance(description, str):
+        raise FieldError(f"{field}.function.description", f"{field}.function.description must be a string")
+    parameters = function.get("parameters")
+    if parameters is not None:
+        _check_schema(parameters, f"{field}.function.parameters")
+    checked = {"name": name, "description": description or "", "parameters": parameters or _NO_PARAMETERS}
+    return {"type": "function", "function": checked}
+
+
+def _check_schema(schema: object, field: str) -> None:
+    if not isinstance(schema, dict):
+        raise FieldError(
+            field, f"{field} must be a JSON schema, which is an object", code="invalid_function_parameters"
+        )
+    try:
+        Schema.model_validate(schema, strict=True)
+    except ValidationError as error:
+        raise FieldError(
+            field, f"{field} is no JSON schema: {field_of(error)}", code="invalid_function_parameters"
+        ) from error
+    if schema and schema.get("type") != "object":
+        raise FieldError(
+            field, f'{field} must be a JSON schema of "type": "object"', code="invalid_function_parameters"
+        )
+
+
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+def given_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """One message: a developer is a system; an answer that is null, or a refusal, is its text; a call of a tool that
+    takes nothing may have empty arguments. Whatever else is wrong is left for `parse_messages` to refuse.
+    """
+    if message.get("role") == "developer":
+        return {**message, "role": "system"}
+    if message.get("role") != "assistant":
+        return dict(message)
+    known = {**message, "content": _content(message.get("content"), message.get("refusal"))}
+    if isinstance(known.get("refusal"), str):
+        del known["refusal"]
+    if isinstance(calls := known.get("tool_calls"), list):
+        known["tool_calls"] = [_call(call) for call in calls]
+    return known
+
+
+def _content(content: object, refusal: object) -> object:
+    if isinstance(content, list):
+        return [_part(part) for part in content]
+    said = refusal if isinstance(refusal, str) else ""
+    return said if content is None or content == "" else content
+
+
+def _part(part: object) -> object:
+    if isinstance(part, dict) and part.get("type") == "refusal" and set(part) == {"type", "refusal"}:
+        return {"type": "text", "text": part["refusal"]}
+    return part
+
+
+def _call(call: object) -> object:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict) or function.get("arguments") != "":
+        return call
+    return {**call, "function": {**function, "arguments": "{}"}}
+
 
 _MAX_MESSAGES = 4096
 _MAX_TOOLS = 128
