@@ -58,7 +58,7 @@ class Checkout:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
-        words = ["git", "-C", self.folder, "rev-parse", "--short=8", "HEAD"]
+        words = ["git", "-C", str(self.folder), "rev-parse", "--short=8", "HEAD"]
         self.version = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
     @contextmanager
