@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from cookhouse.engine.model.rotary import keep_frequencies
+from cookhouse.engine.model.base_model import keep_frequencies
 from cookhouse.engine.sampler.capture import NothingReadBack
 from tests.engine.families import FAMILIES
 

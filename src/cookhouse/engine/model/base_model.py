@@ -5,8 +5,10 @@ Legend: N packed positions of a pass, H hidden.
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MethodType
 from typing import Any
 
 import torch
@@ -36,12 +38,12 @@ from cookhouse.engine.model.pretrained import (
     refusals,
 )
 from cookhouse.engine.model.published import Published
-from cookhouse.engine.model.rotary import keep_frequencies
 from cookhouse.engine.model.text_part import text_config
 from cookhouse.errors import InputError, with_article
 from cookhouse.models.base_files import BaseFiles, files_of_model
 
 _CANNOT_RUN = "its layers cannot be run over packed positions"
+_CHANGING_ROPES = ("dynamic", "longrope")
 
 
 class BaseModel:
@@ -286,3 +288,25 @@ def _check_parts(model: Any) -> None:
         raise InputError(f"its output projection is {kind} and not linear; use another model")
     if model.get_decoder() is output:
         raise InputError("what it calls its decoder is its output projection; use another model")
+
+
+def keep_frequencies(model: nn.Module) -> None:
+    """Have rotary embeddings keep the frequencies that they were made with.
+
+    `transformers` chooses those of some anew in each pass, by the largest position. Within the context of a model
+    (`models.catalog.context`) the choice is always the same: LongRoPE has its short factors, and dynamic scaling does
+    not scale yet. And some versions read the position back to the host, which waits for a GPU and keeps a step from
+    being captured.
+    """
+    for module in model.modules():
+        kinds = getattr(module, "rope_type", None)
+        names = kinds.values() if isinstance(kinds, dict) else [kinds]
+        if any(isinstance(name, str) and any(kind in name for kind in _CHANGING_ROPES) for name in names):
+            module.forward = MethodType(_rotary_forward, module)
+
+
+@torch.no_grad()
+def _rotary_forward(self: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    # What chooses is a decorator of what computes.
+    cos_and_sin: tuple[Tensor, Tensor] = inspect.unwrap(type(self).forward)(self, *args, **kwargs)
+    return cos_and_sin

@@ -17,11 +17,10 @@ from torch import Tensor
 from cookhouse.engine.lora.grouped import Groups
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.model.base_model import BaseModel
-from cookhouse.engine.sampler.adapter_slots import AdapterSlots
 from cookhouse.engine.sampler.cache import KeyValueCache, TableLayout
 from cookhouse.engine.sampler.capture import Capture, Step
 from cookhouse.engine.sampler.scheduler import Piece
-from cookhouse.engine.sampler.step_inputs import StepInputs
+from cookhouse.engine.sampler.step_inputs import AdapterSlots, StepInputs
 
 _logger = logging.getLogger(__name__)
 _USES_BEFORE_CAPTURE = 4
