@@ -6,8 +6,7 @@ Members:
     judge        a judge's process: tests whose calls go to a solution in another process
     units        the unit beside a number
     numerals     mathematical answers that are one number
-    characters   Unicode as LaTeX
-    spelling     one spelling for what is written in several
+    spelling     one spelling for what is written in several, Unicode as LaTeX
     extraction   comparison of mathematical answers by notation and structure; also used outside, as it is quick
     mathematics  the same with algebra
 """
