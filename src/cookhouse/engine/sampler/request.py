@@ -1,15 +1,20 @@
-"""A sampling request: its bounds, whatever the memory; and one under way, with what is told of it.
+"""A sampling request: its bounds, whatever the memory; one under way, with what is told of it; and which of several is
+to blame where computing them together fails.
 
 Legend: T tokens of a sample, K candidates for each.
 """
 
+import logging
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
 from cookhouse.engine.contract import SampledSequence, SampleOutput, SampleRequest
 from cookhouse.engine.lora.lora import Weights
+from cookhouse.engine.memory import let_go
 from cookhouse.engine.model.vocabulary import check_tokens
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
@@ -26,6 +31,9 @@ _MAX_RANKED = 2**24
 _MIN_TEMPERATURE = 1e-6
 """Logits divided by less may be too large for fp32, and what is likeliest is drawn long before."""
 _NO_TOKENS = SampledSequence(tokens_T=np.empty(0, np.int32), logprobs_T=np.empty(0, np.float32), is_stopped=False)
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+_log = logging.getLogger(__name__)
 
 
 def min_tokens(request: SampleRequest) -> int:
@@ -138,3 +146,23 @@ def _sampled(sequence: Sequence, *, last: int) -> SampledSequence:
         topk_tokens_TK=np.stack([tokens for tokens, _ in ranked]) if ranked else None,
         topk_logprobs_TK=np.stack([logprobs for _, logprobs in ranked]) if ranked else None,
     )
+
+
+def together_or_alone(
+    items: Seq[_T], run: Callable[[Seq[_T]], _R], *, what: str
+) -> Iterator[tuple[Seq[_T], _R | Exception]]:
+    """What `run` gives for all of the items; where it fails, for each alone: what it gives, or how it failed.
+
+    `run` must be one that can be repeated.
+    """
+    try:
+        result: _R | Exception = run(items)
+    except Exception as error:
+        let_go(error)
+        result = error
+    if not isinstance(result, Exception) or len(items) == 1:
+        yield items, result
+        return
+    _log.warning("%s of %d sequences failed (%r); each is tried alone", what, len(items), result)
+    for item in items:
+        yield from together_or_alone([item], run, what=what)

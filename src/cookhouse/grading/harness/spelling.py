@@ -7,7 +7,7 @@ stay as they are.
 import re
 import unicodedata
 
-from .units import CJK, CJK_SCALES
+from .numerals import CJK, CJK_SCALES
 
 _CURVES = (
     *("arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "sin", "cos", "tan", "cot", "sec", "csc", "log", "ln"),
