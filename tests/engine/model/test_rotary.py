@@ -8,7 +8,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from cookhouse.engine.model.base_model import keep_frequencies
-from cookhouse.engine.sampler.capture import NothingReadBack
+from cookhouse.engine.sampler.graph import NothingReadBack
 from tests.engine.families import FAMILIES
 
 _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}

@@ -21,8 +21,7 @@ from cookhouse.engine.lora.adapter_stack import AdapterStack, stack_bytes
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler import Sampler, step_inputs
-from cookhouse.engine.sampler.capture import CudaCapture, NothingReadBack, Step
-from cookhouse.engine.sampler.graph import _DecodingStep, padded_blocks, padded_rows
+from cookhouse.engine.sampler.graph import CudaCapture, NothingReadBack, Step, _DecodingStep, padded_blocks, padded_rows
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.families import FAMILIES, save_family
 from tests.engine.numerics import MODEL, assert_logprobs_near

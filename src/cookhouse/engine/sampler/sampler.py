@@ -21,8 +21,8 @@ from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.delta import CHUNK
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.cache import can_page
-from cookhouse.engine.sampler.capture import Capture, CudaCapture
 from cookhouse.engine.sampler.choose import Choice, choose, rank, sequence_seed, temporary_bytes, uniforms
+from cookhouse.engine.sampler.graph import Capture, CudaCapture
 from cookhouse.engine.sampler.request import RunningRequest, check_request, min_tokens, together_or_alone
 from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
