@@ -18,7 +18,7 @@ from tests.server.storage.checkpoints.test_checkpoints import NEW, fill
 from cookhouse.cli import main
 from cookhouse.cli.main import app
 from cookhouse.cli.serve import serve
-from cookhouse.cli.serve.foreground import _announce, _run_beside
+from cookhouse.cli.serve.command import _announce, _run_beside
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import InputError
 from cookhouse.registry import Artifact, NewModel, open_registry
@@ -66,7 +66,7 @@ def test_when_a_client_is_taken_for_dead(
     async def take(*arguments: Any) -> None:
         seen.append(arguments[-1])
 
-    monkeypatch.setattr("cookhouse.cli.serve.command.run_in_foreground", take)
+    monkeypatch.setattr("cookhouse.cli.serve.command._run_in_foreground", take)
     serve(port=0, state_dir=tmp_path, silent_minutes=2.0, session_minutes=10.0)
     assert list(seen[0]) == ["--silent-minutes", "2.0", "--session-minutes", "10.0", "--drain-seconds", "30.0"]
     serve(port=0, state_dir=tmp_path, stable_reinforce="own")
@@ -100,7 +100,7 @@ def test_ray_is_asked_for_with_and_without_an_address(
         seen.append(arguments[-2:])
         return 0
 
-    monkeypatch.setattr("cookhouse.cli.serve.command.run_in_foreground", take)
+    monkeypatch.setattr("cookhouse.cli.serve.command._run_in_foreground", take)
     words = ["serve", "--port", "0", "--state-dir", str(tmp_path), *words]
     with contextlib.suppress(typer.Exit):
         typer.main.get_command(app)(words, standalone_mode=False)
@@ -116,7 +116,7 @@ def test_every_model_named_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyP
     async def start(_host: str, _port: int, models: list[str], names: str, *_rest: object) -> None:
         served.extend((models, names))
 
-    monkeypatch.setattr("cookhouse.cli.serve.command.run_in_foreground", start)
+    monkeypatch.setattr("cookhouse.cli.serve.command._run_in_foreground", start)
     typer.main.get_command(app)(
         ["serve", "--port", "0", "--state-dir", str(tmp_path), "-m", "a", "-m", "b=./c"], standalone_mode=False
     )
@@ -175,7 +175,7 @@ def test_runs_and_a_registry_are_served_by_name(tmp_path: Path, monkeypatch: pyt
     async def take(*arguments: Any) -> None:
         seen.append(arguments[-1])
 
-    monkeypatch.setattr("cookhouse.cli.serve.command.run_in_foreground", take)
+    monkeypatch.setattr("cookhouse.cli.serve.command._run_in_foreground", take)
     monkeypatch.chdir(tmp_path)
     for name in ("first", "second"):
         (tmp_path / "runs" / name / "service").mkdir(parents=True)
@@ -263,7 +263,7 @@ def test_beside_a_command_any_port_does(tmp_path: Path, monkeypatch: pytest.Monk
         seen.append((port, rest[-2]))
         return 0
 
-    monkeypatch.setattr("cookhouse.cli.serve.command.run_in_foreground", take)
+    monkeypatch.setattr("cookhouse.cli.serve.command._run_in_foreground", take)
     typer.main.get_command(app)(
         ["serve", "--state-dir", str(tmp_path), "--", "python", "train.py", "--port", "5"], standalone_mode=False
     )
@@ -280,7 +280,7 @@ def test_a_backup_is_made_and_nothing_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Catches an option that is shown and starts a server all the same."""
-    monkeypatch.setattr("cookhouse.cli.serve.command.run_in_foreground", lambda *_: pytest.fail("it serves"))
+    monkeypatch.setattr("cookhouse.cli.serve.command._run_in_foreground", lambda *_: pytest.fail("it serves"))
     state, copy = tmp_path / "state", tmp_path / "copy"
     state.mkdir()
     Store(state / "server.db").close()
@@ -310,7 +310,7 @@ def test_a_command_does_not_go_with_other_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Catches a server that ends sessions which others share, or a refusal of an option that nobody gave."""
-    monkeypatch.setattr("cookhouse.cli.serve.command.run_in_foreground", lambda *_: pytest.fail("it serves"))
+    monkeypatch.setattr("cookhouse.cli.serve.command._run_in_foreground", lambda *_: pytest.fail("it serves"))
     given = ["--shared-folder", str(tmp_path), "--server-url", "http://here:8000"]
     given += ["--database", "postgresql://a@b/c", "--api-key", "tml-a"]
     assert exit_code(["serve", "--state-dir", str(tmp_path / "state"), *given, "--", "true"]) == 2

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cookhouse.engine import cores, processors, torch_engine
 from cookhouse.engine import device as device_module
+from cookhouse.engine import processors, share, torch_engine
 from cookhouse.engine.__main__ import _engine
 from cookhouse.engine.contract import WorkerOptions
 from cookhouse.engine.control_groups import ControlGroups
@@ -28,12 +28,12 @@ _PREFIX = f"test-{os.getpid()}"
 
 @pytest.fixture(autouse=True)
 def names_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    hold = cores._hold
-    monkeypatch.setattr(cores, "_hold", lambda name: hold(f"{_PREFIX}/{name}"))
-    monkeypatch.setattr(cores, "_claims", [])
+    hold = share._hold
+    monkeypatch.setattr(share, "_hold", lambda name: hold(f"{_PREFIX}/{name}"))
+    monkeypatch.setattr(share, "_claims", [])
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     yield
-    for claim in cores._claims:
+    for claim in share._claims:
         claim.close()
 
 
@@ -44,11 +44,11 @@ def _quota(monkeypatch: pytest.MonkeyPatch, num_cores: float | None) -> None:
 @pytest.mark.parametrize(("quota", "expected"), [(None, 8), (0.2, 1), (1.0, 1), (1.5, 2), (3.0, 3), (64.0, 8)])
 def test_threads_follow_cores_and_quota(quota: float | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch sixty-four threads on two cores' worth of time: they are stopped together, mid-pass."""
-    monkeypatch.setattr(cores, "allowed_cores", lambda: list(range(8)))
+    monkeypatch.setattr(share, "allowed_cores", lambda: list(range(8)))
     _quota(monkeypatch, quota)
-    assert cores.num_threads() == expected
+    assert share.num_threads() == expected
     monkeypatch.setenv("OMP_NUM_THREADS", "5,2")
-    assert cores.num_threads() == 5
+    assert share.num_threads() == 5
 
 
 @pytest.mark.parametrize("error", [AttributeError, OSError])
@@ -69,18 +69,18 @@ def test_cores_are_found_without_affinity(error: type[Exception], monkeypatch: p
 def test_cores_are_not_claimed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     _quota(monkeypatch, None)
-    monkeypatch.setattr(cores, "_PATIENCE_SECONDS", 0.0)
-    assert not cores.claim_cores()
+    monkeypatch.setattr(share, "_PATIENCE_SECONDS", 0.0)
+    assert not share.claim_cores()
 
 
 _NEIGHBOR = """
 import sys
-from cookhouse.engine import cores, processors
-hold = cores._hold
-cores._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
-cores.allowed_cores = lambda: [int(core) for core in sys.argv[2].split(",")]
-cores.num_threads = lambda: len(cores.allowed_cores())
-print(cores.claim_cores(), flush=True)
+from cookhouse.engine import processors, share
+hold = share._hold
+share._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
+share.allowed_cores = lambda: [int(core) for core in sys.argv[2].split(",")]
+share.num_threads = lambda: len(share.allowed_cores())
+print(share.claim_cores(), flush=True)
 sys.stdin.read()
 """
 
@@ -88,10 +88,10 @@ sys.stdin.read()
 def test_an_engine_that_ends_meanwhile_leaves_all_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch one that is started again at once and has a part of the cores from then on."""
     _quota(monkeypatch, None)
-    monkeypatch.setattr(cores, "allowed_cores", lambda: [0, 1, 2])
+    monkeypatch.setattr(share, "allowed_cores", lambda: [0, 1, 2])
     kept: list[object] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_: kept.append(_), raising=False)
-    ending = [cores._hold(f"core/{core}") for core in (0, 2)]
+    ending = [share._hold(f"core/{core}") for core in (0, 2)]
 
     def end(_seconds: float) -> None:
         for claim in ending:
@@ -99,7 +99,7 @@ def test_an_engine_that_ends_meanwhile_leaves_all_its_cores(monkeypatch: pytest.
             claim.close()
 
     monkeypatch.setattr(time, "sleep", end)
-    assert cores.claim_cores()
+    assert share.claim_cores()
     assert not kept
 
 
@@ -112,14 +112,14 @@ def test_an_engine_keeps_off_the_cores_of_another_until_it_is_gone(how: str, mon
     arguments = [sys.executable, "-c", _NEIGHBOR, _PREFIX, str(_CORES[0])]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as neighbor:
         assert next_line(neighbor) == "True\n"
-        assert cores.claim_cores()
+        assert share.claim_cores()
         assert kept == [_CORES[1:]]
-        assert not cores.claim_cores(), "all are held: it shares them, unbound"
+        assert not share.claim_cores(), "all are held: it shares them, unbound"
         neighbor.kill() if how == "is killed" else neighbor.communicate()
         neighbor.wait()
-    while cores._claims:
-        cores._claims.pop().close()
-    assert cores.claim_cores()
+    while share._claims:
+        share._claims.pop().close()
+    assert share.claim_cores()
     assert kept == [_CORES[1:]], "nothing is held: it has all cores"
 
 
@@ -128,12 +128,12 @@ def test_an_engine_of_fewer_threads_than_cores_claims_none(
     narrow: tuple[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch it bound to a core that another program uses while others are free."""
-    monkeypatch.setattr(cores, "allowed_cores", lambda: [0, 1])
+    monkeypatch.setattr(share, "allowed_cores", lambda: [0, 1])
     _quota(monkeypatch, narrow[1] if narrow[0] == "quota" else None)
     if narrow[0] != "quota":
         monkeypatch.setenv(narrow[0], str(narrow[1]))
-    assert not cores.claim_cores()
-    assert not cores._claims
+    assert not share.claim_cores()
+    assert not share._claims
 
 
 @pytest.mark.parametrize(("device", "is_bound"), [("cuda", False), ("cpu", True)])
@@ -146,7 +146,7 @@ def test_an_engine_on_a_gpu_is_bound_to_no_core(device: str, is_bound: bool, mon
         return True
 
     for name in ("claim_cores", "bind_cores"):
-        monkeypatch.setattr(cores, name, partial(note, name))
+        monkeypatch.setattr(share, name, partial(note, name))
     monkeypatch.setattr(device_module, "choose_device", lambda _: torch.device(device))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch_engine, "TorchEngine", lambda **_: None)
@@ -161,11 +161,11 @@ _SERVED = """
 import json, os, sys, threading
 from pathlib import Path
 from cookhouse.engine.__main__ import _engine
-from cookhouse.engine import cores
+from cookhouse.engine import share
 from cookhouse.engine.contract import WorkerOptions
 import torch
-hold = cores._hold
-cores._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
+hold = share._hold
+share._hold = lambda name: hold(f"{sys.argv[1]}/{name}")
 def make():
     bounds = dict(max_snapshot_bytes=2**20, max_snapshot_file_bytes=2**20, max_pass_tokens=1024)
     options = WorkerOptions(worker="w1", folder=Path("w1"), **bounds)

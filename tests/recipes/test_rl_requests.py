@@ -20,7 +20,7 @@ from cookhouse.runs import read_history
 from cookhouse.settings import AdvantageSettings, UpdateSettings, part_of
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
-from cookhouse.workflows.reinforcement import divergence, rollouts
+from cookhouse.workflows.reinforcement import objective, rollouts
 from cookhouse.workflows.reinforcement import workflow as reinforcement
 
 pytestmark = pytest.mark.anyio
@@ -332,7 +332,7 @@ async def test_a_ratio_that_runs_away_is_on_every_record_of_the_run(
     make: MakeConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Catches a watch that no run has, and a warning that is gone with the terminal.
-    monkeypatch.setattr(divergence, "WARN_AT", -1.0)
+    monkeypatch.setattr(objective, "WARN_AT", -1.0)
     config = make(max_steps_off_policy=1)
     result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=digit).connect))
     folder = result.summary.folder

@@ -1,10 +1,8 @@
 """Blob stores: files under keys, on this machine or in a cloud."""
 
 from cookhouse.blobs.folders import fetch_folder, put_folder
-from cookhouse.blobs.local import LocalBlobStore
-from cookhouse.blobs.named import BLOB_STORES, open_blobs
+from cookhouse.blobs.named import BLOB_STORES, FsspecBlobStore, LocalBlobStore, open_blobs
 from cookhouse.blobs.noop import NoopBlobStore
-from cookhouse.blobs.remote import FsspecBlobStore
 from cookhouse.blobs.store import Blob, BlobStore, DamagedBlobError, SummedBlobStore, check_key
 
 __all__ = [

@@ -160,13 +160,9 @@ def text_of(message: Message) -> str:
     content = message["content"]
     if isinstance(content, str):
         return content
-    texts = []
-    for part in content:
-        if part["type"] == "image":
-            raise InputError("this renderer takes no images; use the renderer of a model that sees")
-        if part["type"] == "text":
-            texts.append(part["text"])
-    return "".join(texts)
+    if any(part["type"] == "image" for part in content):
+        raise InputError("this renderer takes no images; use the renderer of a model that sees")
+    return "".join(part["text"] for part in content if part["type"] == "text")
 
 
 def shown_text(message: Message) -> str:

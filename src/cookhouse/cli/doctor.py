@@ -85,9 +85,9 @@ def _version(package: str) -> str:
 
 
 def _processor(cpuinfo: Path) -> Finding:
-    from cookhouse.engine.cores import num_threads
     from cookhouse.engine.instructions import VARIABLE, processor_fields
     from cookhouse.engine.processors import allowed_cores
+    from cookhouse.engine.share import num_threads
 
     fields = processor_fields(cpuinfo)
     flags = set(fields.get("flags", "").split())
@@ -128,8 +128,8 @@ def _kernels() -> Finding:
 
 
 def _device() -> Finding:
-    from cookhouse.engine.cores import use_cores
     from cookhouse.engine.device import device_in_words
+    from cookhouse.engine.share import use_cores
 
     use_cores()
     chosen = {name: os.environ.get(f"COOKHOUSE_{name}") or None for name in ("DEVICE", "PRECISION")}

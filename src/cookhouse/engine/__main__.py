@@ -44,9 +44,8 @@ def make_worker(options: WorkerOptions, engine_options: Mapping[str, Any], tell:
 
 
 def _engine(options: WorkerOptions, engine_options: Mapping[str, Any]) -> Engine:
-    from cookhouse.engine.cores import bind_cores, claim_cores
     from cookhouse.engine.device import choose_device
-    from cookhouse.engine.share import Share
+    from cookhouse.engine.share import Share, bind_cores, claim_cores
     from cookhouse.engine.torch_engine import TorchEngine
 
     share = Share(options.index, options.num_sharing, options.memory_bytes, options.gpu_part)

@@ -20,7 +20,6 @@ from cookhouse.engine.contract import (
     SampleOutput,
     SampleRequest,
 )
-from cookhouse.engine.cores import use_cores
 from cookhouse.engine.device import choose_device, choose_dtype
 from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.files import checkpoint
@@ -35,6 +34,7 @@ from cookhouse.engine.model.base_models import BaseModels
 from cookhouse.engine.sampler import Samplers
 from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.engine.sampler.self_check import check_cached
+from cookhouse.engine.share import use_cores
 from cookhouse.engine.train.full import FullModel, FullWeights
 from cookhouse.engine.train.full_checkpoint import write_full
 from cookhouse.engine.train.full_runs import FullRuns

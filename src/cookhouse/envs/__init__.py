@@ -23,11 +23,16 @@ from cookhouse.envs.problems.custom import MessageEnvironments, message_environm
 from cookhouse.envs.problems.deepcoder import DeepCoderConfig
 from cookhouse.envs.problems.judge import open_preference_model, preference_format
 from cookhouse.envs.problems.math import MathConfig, MathEnv, MathProblem
-from cookhouse.envs.problems.preference import TournamentConfig
 from cookhouse.envs.problems.problem import EnvFactoryGroupBuilder, ProblemEnv, ProblemGroupBuilder
 from cookhouse.envs.problems.prompts import PromptEnv, PromptsConfig
 from cookhouse.envs.problems.python_functions import PythonFunctionsConfig
-from cookhouse.envs.problems.tournament import AnswerEnv, TournamentGroupBuilder, TournamentPrompt, meetings
+from cookhouse.envs.problems.tournament import (
+    AnswerEnv,
+    TournamentConfig,
+    TournamentGroupBuilder,
+    TournamentPrompt,
+    meetings,
+)
 from cookhouse.envs.prompting import Prompting
 from cookhouse.envs.rows import read_problems
 from cookhouse.envs.second_model import OpenSampler, SecondModels, TwoModelBuilder

@@ -27,9 +27,10 @@ from cookhouse.settings import (
 )
 from cookhouse.settings.checks import one_of
 from cookhouse.settings.defaults import given
+from cookhouse.settings.optimizer import AUTO
 from cookhouse.settings.published import default_origin
 from cookhouse.settings.rates import published_rate
-from cookhouse.settings.training import AUTO, BestSettings
+from cookhouse.settings.training import BestSettings
 
 if TYPE_CHECKING:
     from cookhouse.workflows import ChildRun

@@ -10,8 +10,7 @@ from cookhouse.rl.env.env import (
     StepResult,
 )
 from cookhouse.rl.env.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
-from cookhouse.rl.env.tool_env import ToolEnv
-from cookhouse.rl.env.tools import Tool, ToolError, tool
+from cookhouse.rl.env.tool_env import Tool, ToolEnv, ToolError, tool
 from cookhouse.rl.learning.advantages import (
     ADVANTAGES,
     discounted_future_sum,

@@ -14,6 +14,7 @@ from cookhouse.settings.distillation import (
     TeacherLossSettings,
 )
 from cookhouse.settings.facts import Alias, NamesWeights, facts
+from cookhouse.settings.optimizer import AdamSettings, OptimizerSettings, rate
 from cookhouse.settings.preference import PairLossSettings, PreferenceSettings
 from cookhouse.settings.preference_model import JudgeSettings, PreferenceModelSettings, TournamentSettings
 from cookhouse.settings.published import (
@@ -39,16 +40,13 @@ from cookhouse.settings.rollouts import RolloutLimits, RolloutStrategy, Sampling
 from cookhouse.settings.rows import ROWS_FIELDS, RowSettings, columns_setting
 from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.training import (
-    AdamSettings,
     AdapterSettings,
     ModelSettings,
-    OptimizerSettings,
     RegistrationSettings,
     RunSettings,
     ShrinkSettings,
     StepSettings,
     TrainingSettings,
-    rate,
 )
 
 __all__ = [

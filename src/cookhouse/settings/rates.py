@@ -12,8 +12,8 @@ from cookhouse.models.catalog.retired import successors
 from cookhouse.models.hyperparams import auto_lr, conversation_lr, reward_lr
 from cookhouse.models.names import plain_name
 from cookhouse.settings.defaults import given, is_left_open
+from cookhouse.settings.optimizer import AUTO
 from cookhouse.settings.published import ByModel, is_embedded, is_published, published_model_of
-from cookhouse.settings.training import AUTO
 
 
 class RateDefault(ByModel):

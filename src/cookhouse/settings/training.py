@@ -1,23 +1,21 @@
-"""Settings of every run that trains: of the model, the adapter, the optimizer, and the run itself."""
+"""Settings of every run that trains: of the model, the adapter, and the run itself."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import chz
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.errors import InputError
-from cookhouse.losses.bounds import ADAM
 from cookhouse.models.catalog import default_renderer
-from cookhouse.models.hyperparams import auto_lr
 from cookhouse.registry import check_name
-from cookhouse.settings.checks import Checked, above, at_least, between, bounded, one_of
+from cookhouse.settings.checks import Checked, above, at_least, between
 from cookhouse.settings.defaults import Default, always, computed, is_left_open
 from cookhouse.settings.facts import Alias, NamesWeights, facts, named_weights
 from cookhouse.settings.folder import FolderSettings
 from cookhouse.settings.judge import judge_setting, named_evaluators
+from cookhouse.settings.optimizer import OptimizerSettings
 from cookhouse.settings.reading import narrowed, read_if
-from cookhouse.settings.schedules import SCHEDULES
 from cookhouse.settings.spending import SpendingSettings
 
 
@@ -118,69 +116,6 @@ class AdapterSettings(ModelSettings, SeedSettings, Checked):
                 "lora_rank=0 trains all weights, and one of train_mlp, train_attn and train_unembed is false; set a "
                 "rank, or leave them true"
             )
-
-
-AUTO = "auto"
-"""Of a learning rate."""
-
-
-def rate(default: Default, doc: str, *checks: Any, metadata: dict[str, Any] | None = None) -> Any:
-    """A learning rate, which may be set to `auto`: what its default says that this is, else `auto_lr` of the model and
-    of what is trained of it.
-    """
-    names = {AUTO: lambda config, usual: auto_lr(config.model_name, usual, is_lora=config.lora_rank > 0)[0]}
-    return computed(
-        default if default.names else default.with_names(names),
-        float | Literal["auto"],
-        f"{doc}; auto: by the model. By its family and width, by reward by its width, where there is a rule for these; "
-        "else the default.",
-        [above(0, "2e-4"), bounded(ADAM["learning_rate"]), *checks],
-        metadata=metadata,
-    )
-
-
-def _warms_up(config: Any) -> bool:
-    return bool(config.lr_schedule.startswith("warmup_"))
-
-
-@chz.chz
-class AdamSettings:
-    """Adam, but for its peak learning rate."""
-
-    help_title = "Optimizer"
-
-    lr_schedule: str = chz.field(
-        default="linear",
-        doc="Schedule: constant, linear, cosine, warmup_linear or warmup_cosine.",
-        validator=one_of("lr_schedule", SCHEDULES),
-    )
-    warmup_steps: int | None = chz.field(
-        default=None,
-        doc="Steps of warm-up, for the two schedules that have it; default: a tenth of all steps.",
-        validator=[
-            at_least(0),
-            read_if(_warms_up, "with lr_schedule=warmup_linear or warmup_cosine", idle=[0]),
-        ],
-    )
-    weight_decay: float = chz.field(
-        default=0.0,
-        doc="Of AdamW, decoupled: lr times this part of a weight goes.",
-        validator=bounded(ADAM["weight_decay"]),
-    )
-    grad_clip_norm: float = chz.field(
-        default=0.0,
-        doc="Norm that the gradient of a step is cut to; 0: it is not.",
-        validator=bounded(ADAM["grad_clip_norm"]),
-    )
-
-
-@chz.chz
-class OptimizerSettings(AdamSettings):
-    """Adam, and its learning rate over the steps of a run."""
-
-    help_title = "Optimizer"
-
-    learning_rate: float = rate(always(2e-4), "Peak learning rate", metadata=facts(aliases=("lr",)))
 
 
 @chz.chz

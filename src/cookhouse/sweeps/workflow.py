@@ -10,9 +10,8 @@ from cookhouse.files import write_whole
 from cookhouse.registry import Descent
 from cookhouse.runs import RunFolder, RunResult, RunSummary, open_folder
 from cookhouse.runs.names import METRICS_FILE
-from cookhouse.sweeps.body import SweepRuns, SweepState
+from cookhouse.sweeps.body import HalvedRuns, SweepRuns, SweepState
 from cookhouse.sweeps.record import EXPERIMENT_FILE, part_names, write_page
-from cookhouse.sweeps.rungs import HalvedRuns
 from cookhouse.sweeps.settings import SweepSettings
 from cookhouse.telemetry import Values, metrics_at
 from cookhouse.training.clients.session import close_service

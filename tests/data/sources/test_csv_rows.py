@@ -7,7 +7,7 @@ import pytest
 
 from cookhouse.data import HeldOut, SelectedRows, data_source, num_rows, sampled
 from cookhouse.data.sources import lines
-from cookhouse.data.sources.csv_rows import CsvRows
+from cookhouse.data.sources.lines import CsvRows
 from cookhouse.data.sources.store import iter_blocks
 from cookhouse.errors import InputError
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from cookhouse.data import FileSource, read_conversations, read_questions
 from cookhouse.data.sources import lines
-from cookhouse.data.sources.csv_rows import CsvRows
-from cookhouse.data.sources.lines import LineRows, PromptLines
+from cookhouse.data.sources.lines import CsvRows, LineRows, PromptLines
 from cookhouse.data.sources.store import Rows, num_rows
 from cookhouse.errors import InputError
 

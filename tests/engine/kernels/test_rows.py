@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.kernels.choice import kernels_for
 from cookhouse.engine.kernels.cpu import CausalAttention, cpu_kernels
-from cookhouse.engine.kernels.elementwise import RmsNorm, RotateHeads
+from cookhouse.engine.kernels.fused import RmsNorm, RotateHeads
 from cookhouse.engine.kernels.products import linear, wide_linear
 from cookhouse.engine.kernels.rows import rows_kernels
 from cookhouse.engine.lora.lora import AdapterLayout, LoraLinear, LoraSite, Routing, Segment, Segments, Weights

@@ -16,7 +16,7 @@ from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, SampleOutput, SampleRequest
 from cookhouse.engine.model.base_model import BaseModel, keep_frequencies
 from cookhouse.engine.model.pretrained import num_weight_bytes
-from cookhouse.engine.sampler.capture import NothingReadBack
+from cookhouse.engine.sampler.graph import NothingReadBack
 from cookhouse.errors import InputError
 from tests.engine.conftest import random_datums
 from tests.engine.families import FAMILIES, save_family

@@ -12,7 +12,7 @@ from torch.nn.functional import silu
 
 from cookhouse.engine import switches
 from cookhouse.engine.model.attention import PackedLayout, SharedLayout
-from cookhouse.engine.model.delta import DeltaInputs, PackedDelta, StateShape, fla
+from cookhouse.engine.model.delta import DeltaInputs, PackedDelta, StateShape, packed
 from cookhouse.engine.model.delta.rule import triangular_sums
 from cookhouse.errors import InputError
 from tests.engine.numerics import assert_same, random
@@ -183,8 +183,8 @@ def test_the_package_for_it_is_asked_for_the_same(monkeypatch: pytest.MonkeyPatc
     lengths = [5, 70, 1]
     leaves = [[x.clone().requires_grad_() for x in _parts(sum(lengths))] for _ in range(2)]
     expected = _packed(lengths, tuple(leaves[0]))  # type: ignore[arg-type]
-    monkeypatch.setattr(fla, "_rule", lambda: rule)
-    monkeypatch.setattr(fla, "is_chosen", lambda _: True)
+    monkeypatch.setattr(packed, "_fla_rule", lambda: rule)
+    monkeypatch.setattr(packed, "_uses_fla", lambda _: True)
     out = _packed(lengths, tuple(leaves[1]))  # type: ignore[arg-type]
     assert_same(out, expected, torch.float32)
     for one in (expected, out):
@@ -200,7 +200,7 @@ def test_the_package_is_used_where_it_is_named_and_refused_where_it_is_missing(
     """Would catch a measurement of which both sides are ours."""
     monkeypatch.setattr(switches, "_chosen", lambda: frozenset({"fla"}) if is_named else frozenset())
     on_gpu, on_cpu = (SimpleNamespace(device=torch.device(name), dtype=torch.bfloat16) for name in ("cuda", "cpu"))
-    assert [fla.is_chosen(x) for x in (on_gpu, on_cpu)] == [is_named, False]  # type: ignore[arg-type]
+    assert [packed._uses_fla(x) for x in (on_gpu, on_cpu)] == [is_named, False]  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "fla", None)
     with pytest.raises(InputError, match="names fla, and flash-linear-attention is not here"):
-        fla._rule.__wrapped__()
+        packed._fla_rule.__wrapped__()

@@ -72,11 +72,10 @@ def fake_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if device != "cpu":
         pytest.skip("there is a real one")
     pytest.importorskip("triton")
-    from cookhouse.engine.kernels.gpu import gate, norm, rotary, softmax
+    from cookhouse.engine.kernels.gpu import elementwise
     from cookhouse.engine.kernels.gpu.functions import GpuKernels
 
-    for module in (gate, norm, rotary, softmax):
-        monkeypatch.setattr(module, "launch", lambda *_, **__: None)
+    monkeypatch.setattr(elementwise, "launch", lambda *_, **__: None)
     monkeypatch.setattr(choice, "_gpu_kernels", lambda _: GpuKernels())
     monkeypatch.setattr(varlen, "_is_built_for", lambda _: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cookhouse.engine.sampler.capture import NothingReadBack, Step
+from cookhouse.engine.sampler.graph import NothingReadBack, Step
 
 
 class Recorder:

@@ -9,8 +9,8 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 
-from cookhouse.engine.sampler import capture as capture_module
-from cookhouse.engine.sampler.capture import CudaCapture
+from cookhouse.engine.sampler import graph as graph_module
+from cookhouse.engine.sampler.graph import CudaCapture
 
 
 class _Graph:
@@ -23,8 +23,8 @@ def test_a_capture_knows_what_its_graphs_hold(monkeypatch: pytest.MonkeyPatch) -
     held = 1000
     cuda = MagicMock(CUDAGraph=_Graph, **{"memory_reserved.side_effect": lambda _: held})
     cuda.graph = lambda *_, **__: nullcontext()  # a mock would keep what it is called with
-    monkeypatch.setattr(capture_module, "torch", SimpleNamespace(cuda=cuda, Tensor=torch.Tensor))
-    monkeypatch.setattr(capture_module, "held_bytes", cuda.memory_reserved)
+    monkeypatch.setattr(graph_module, "torch", SimpleNamespace(cuda=cuda, Tensor=torch.Tensor))
+    monkeypatch.setattr(graph_module, "held_bytes", cuda.memory_reserved)
 
     def step() -> None:
         nonlocal held

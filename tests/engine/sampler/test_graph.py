@@ -20,9 +20,8 @@ from cookhouse.engine.contract import LoraSpec, SampleOutput, SampleRequest
 from cookhouse.engine.lora.adapter_stack import AdapterStack, stack_bytes
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.model.base_model import BaseModel
-from cookhouse.engine.sampler import Sampler, adapter_slots
-from cookhouse.engine.sampler.capture import CudaCapture, NothingReadBack, Step
-from cookhouse.engine.sampler.graph import _DecodingStep, padded_blocks, padded_rows
+from cookhouse.engine.sampler import Sampler, step_inputs
+from cookhouse.engine.sampler.graph import CudaCapture, NothingReadBack, Step, _DecodingStep, padded_blocks, padded_rows
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.families import FAMILIES, save_family
 from tests.engine.numerics import MODEL, assert_logprobs_near
@@ -379,13 +378,13 @@ def test_adapters_without_memory_are_not_tried_each_step(bench: _Bench, monkeypa
             raise torch.OutOfMemoryError("CUDA out of memory")
         return AdapterStack(sites, rank, num_slots, *more)
 
-    monkeypatch.setattr(adapter_slots, "AdapterStack", make)
+    monkeypatch.setattr(step_inputs, "AdapterStack", make)
     recorder = Recorder()
     bench.use(recorder)
     _assert_same(bench.sample(wave), expected)
     assert tried == [5, 3]  # slots for four, then for two, each with one of zeros
     assert (recorder.num_captures, recorder.num_replays) == (1, 6)
-    monkeypatch.setattr(adapter_slots, "_REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(step_inputs, "_REFUSED_SECONDS", 0.0)
     tried.clear()
     bench.use(recorder)
     _assert_same(bench.sample(wave), expected)
@@ -408,7 +407,7 @@ def test_a_stack_is_bounded(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> N
     bench.use(None)
     expected = bench.sample(*waves)
     most = stack_bytes(bench.base.sites, 64, 3, bench.base.dtype)
-    monkeypatch.setattr(adapter_slots, "has_room", lambda num_bytes, _: num_bytes <= most)
+    monkeypatch.setattr(step_inputs, "has_room", lambda num_bytes, _: num_bytes <= most)
     recorder = Recorder()
     graphs = bench.use(recorder)._runner._graphs
     assert graphs is not None

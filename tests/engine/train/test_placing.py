@@ -1,4 +1,4 @@
-"""Where datums lie that share a beginning."""
+"""Catches datums misplaced where they share a beginning, or lost, doubled or over budget when passes are formed."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 
 from cookhouse.engine.contract import TrainingDatum
 from cookhouse.engine.model.attention import PackedLayout, SharedLayout
-from cookhouse.engine.train.placing import DatumGroup, groups_of, place
+from cookhouse.engine.train.placing import DatumGroup, groups_of, pack, place
 
 
 def datums(*texts: str) -> list[TrainingDatum]:
@@ -83,3 +83,15 @@ def test_attention_over_shared_rows_is_that_of_whole_sequences(window: int | Non
     other = torch.autograd.grad((expected * (weights / times)[rows_F]).sum(), given)
     for got, want in zip(one, other, strict=True):
         torch.testing.assert_close(got, want.to(got.dtype), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("budget", [1, 7, 64, 1000])
+def test_every_datum_is_in_exactly_one_pass_within_the_budget(budget: int) -> None:
+    lengths = [int(n) for n in np.random.default_rng(0).integers(1, 40, 100)]
+    passes = pack(lengths, budget)
+    assert sorted(i for members in passes for i in members) == list(range(100))
+    assert all(sum(lengths[i] for i in members) <= budget or len(members) == 1 for members in passes)
+
+
+def test_packs_tightly() -> None:
+    assert pack([3, 5, 2, 6], 8) == [[3, 2], [1, 0]]

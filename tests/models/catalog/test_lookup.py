@@ -24,8 +24,7 @@ from cookhouse.models.catalog import (
     renderers_of_family,
 )
 from cookhouse.models.catalog.dims import Dims
-from cookhouse.models.catalog.families import PLAIN
-from cookhouse.models.catalog.names import ENTRIES, Entry
+from cookhouse.models.catalog.families import ENTRIES, PLAIN, Entry
 from cookhouse.models.hub import HubPart, NoopHub, hub_in_use
 
 

@@ -8,7 +8,7 @@ from tests.workflows.base.kit import answered, datum
 from tinker.types import ImageChunk
 
 from cookhouse.training.loop.objective import answered_logprobs
-from cookhouse.workflows.base.example_rows import MAX_TARGETS, AnsweredDatum, example_row, shown_datums
+from cookhouse.workflows.base.example_log import MAX_TARGETS, AnsweredDatum, example_row, shown_datums
 
 
 def row_of(each: tinker.Datum, logprobs: list[float] | None = None) -> dict[str, Any]:

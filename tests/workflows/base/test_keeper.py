@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cookhouse.errors import InputError
-from cookhouse.workflows.base.keeper import Keeper
+from cookhouse.workflows.base.example_log import Keeper
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,7 @@ from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.report import RecordedAnswer
 from cookhouse.telemetry import Telemetry
 from cookhouse.training import FakeService
-from cookhouse.workflows.distillation.evaluation import StudentEvaluation, expected_answers
-from cookhouse.workflows.distillation.record import TeacherRecord
+from cookhouse.workflows.distillation.evaluation import StudentEvaluation, TeacherRecord, expected_answers
 from cookhouse.workflows.distillation.samples import TeacherAnswer
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,13 @@ from cookhouse.settings import PairLossSettings
 from cookhouse.training import PairLossOffer, Work
 from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.preference.assembler import PairPayload
-from cookhouse.workflows.preference.metrics import mean_loss, pair_metrics, pairs_of_logprobs, pairs_of_sums
-from cookhouse.workflows.preference.objective import FusedPairLoss
+from cookhouse.workflows.preference.objective import (
+    FusedPairLoss,
+    mean_loss,
+    pair_metrics,
+    pairs_of_logprobs,
+    pairs_of_sums,
+)
 
 SUMS = np.array([-6.0, -5.0, -9.0, -800.0, -1e-14, -0.3, -2.0, -2.0])
 TOKENS = np.array([3.0, 2.0, 5.0, 4.0, 1.0, 1.0, 2.0, 2.0])

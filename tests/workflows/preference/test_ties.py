@@ -5,7 +5,7 @@ import pytest
 
 from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.recipes.dpo import Config
-from cookhouse.workflows.preference.metrics import pair_metrics, pairs_of_sums
+from cookhouse.workflows.preference.objective import pair_metrics, pairs_of_sums
 
 
 @pytest.mark.parametrize("name", ["dpo", "dpo_norm", "simpo"])

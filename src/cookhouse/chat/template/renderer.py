@@ -9,8 +9,8 @@ from cookhouse.chat.renderer import MessageLayout, Renderer, Termination
 from cookhouse.chat.template.calls import Calls, learn_calls, writes_tools
 from cookhouse.chat.template.chat_template import ChatTemplate, Place, common_prefix, unguarded
 from cookhouse.chat.template.endings import learn_ending
-from cookhouse.chat.template.extension import extends
 from cookhouse.chat.template.frames import (
+    extends,
     learn_begin,
     learn_result_tail,
     learn_start,

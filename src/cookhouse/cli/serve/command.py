@@ -1,28 +1,33 @@
 """`cookhouse serve`: its command line checked, and the server started by it."""
 
 import asyncio
+import contextlib
 import inspect
 import ipaddress
 import os
+import signal
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
 
 from cookhouse.assets import TINY_MODEL
+from cookhouse.cli.exit_codes import EXIT_INTERRUPTED
 from cookhouse.cli.runs.names import run_folder
-from cookhouse.cli.serve.foreground import run_in_foreground
 from cookhouse.cli.serve.options import ServeOptions
 from cookhouse.errors import InputError
 from cookhouse.extras import require_engine
 from cookhouse.models.names import parse_served
 from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.service.local import default_state_dir, service_folder
+
+if TYPE_CHECKING:
+    from cookhouse.service.embedded import EmbeddedService
 
 _PORT = 8000
 
@@ -85,7 +90,7 @@ def _serve(state: Path, options: ServeOptions) -> None:
     words = options.words() + named_weights(options.run or [], options.registry)
     command = options.command or []
     code = asyncio.run(
-        run_in_foreground(options.host, port, models, names, state, options.database, keys, command, words)
+        _run_in_foreground(options.host, port, models, names, state, options.database, keys, command, words)
     )
     if command:
         raise typer.Exit(code)
@@ -223,3 +228,97 @@ def _ids_at(checkpoints: str) -> Collection[str]:
     from cookhouse.server.storage.checkpoints.blob_files import BlobFiles, id_in
 
     return {id_in(name) for name in BlobFiles(checkpoints).found().files}
+
+
+async def _run_in_foreground(
+    host: str,
+    port: int,
+    models: Sequence[str],
+    names: str,
+    state_dir: Path,
+    database: str | None,
+    keys: tuple[str, ...],
+    command: Sequence[str],
+    options: Sequence[str],
+) -> int:
+    """The exit code of the command, if there is one."""
+    from cookhouse.service.embedded import EmbeddedService
+    from cookhouse.service.local import local_server
+    from cookhouse.service.process import SERVER_COMMAND
+    from cookhouse.telemetry import make_console, say
+
+    echo = partial(say, make_console(stderr=bool(command)))  # what stands on stdout is then the command's alone
+    echo(f"starting the engine with {names}; its state and its log (server.log) are in {state_dir}")
+    async with EmbeddedService(
+        lambda: local_server(
+            state_dir,
+            base_models=models,
+            host=host,
+            port=port,
+            api_keys=keys,
+            database=database,
+            command=(*SERVER_COMMAND, *options),
+            is_shared=not command,
+            say=echo,
+        )
+    ) as service:
+        stopping = asyncio.Event()
+        work = _run_beside(service, command, keys, echo) if command else _announce(service, names, bool(keys), stopping)
+        serving = asyncio.ensure_future(service.guard(work))
+
+        def stop() -> None:
+            if command or stopping.is_set() or not service.is_started:
+                serving.cancel()
+            stopping.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+        with contextlib.suppress(asyncio.CancelledError):
+            return await serving
+        echo("stopping")
+    return EXIT_INTERRUPTED
+
+
+async def _run_beside(
+    service: "EmbeddedService", command: Sequence[str], keys: Sequence[str], echo: Callable[[str], None]
+) -> int:
+    """Run a command that finds the server in its environment; its exit code."""
+    server = await service.start()
+    if server.engine is not None:
+        echo(f"computing on {server.engine}")
+    key = keys[0] if keys else server.api_key
+    found = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": key}
+    found |= {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": key}
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **found})
+    except OSError as error:
+        raise InputError(f"{command[0]!r} cannot be started: {error.strerror}; see that it is installed") from error
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+
+
+async def _announce(service: "EmbeddedService", names: str, has_own_keys: bool, stopping: asyncio.Event) -> int:
+    """Say where the server is once it answers; when it is to stop, wait until it has drained."""
+    server = await service.start()
+    key = "<a key that you gave>" if has_own_keys else server.api_key
+    if server.engine is not None:
+        typer.echo(f"computing on {server.engine}")
+    typer.echo(f"serving {names} at {server.url}; Ctrl-C stops it. In another terminal:\n")
+    typer.echo(f"  export TINKER_BASE_URL={server.url}")
+    typer.echo(f"  export TINKER_API_KEY={key}\n")
+    typer.echo(f"Programs that speak OpenAI's protocol find it at {server.url}/v1:\n")
+    typer.echo(f"  export OPENAI_BASE_URL={server.url}/v1")
+    typer.echo(f"  export OPENAI_API_KEY={key}\n")
+    typer.echo(f"Its page, for a browser: {_page(server.url, None if has_own_keys else server.api_key)}\n")
+    await stopping.wait()
+    await service.drain()
+    return EXIT_INTERRUPTED
+
+
+def _page(url: str, key: str | None) -> str:
+    """The address of the server's page. What stands behind the # no browser sends, and the page takes it out."""
+    return f"{url}/page/" if key is None else f"{url}/page/#key={key}"

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from cookhouse.data.sources.csv_rows import CsvRows
-from cookhouse.data.sources.lines import LineRows, PromptLines
+from cookhouse.data.sources.lines import CsvRows, LineRows, PromptLines
 from cookhouse.data.sources.parts import JoinedRows
 from cookhouse.data.sources.store import Rows
 from cookhouse.data.sources.tables import ParquetRows, read_array

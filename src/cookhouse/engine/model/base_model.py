@@ -43,7 +43,7 @@ from cookhouse.errors import InputError, with_article
 from cookhouse.models.base_files import BaseFiles, files_of_model
 
 _CANNOT_RUN = "its layers cannot be run over packed positions"
-_CHANGING_ROTARY = ("dynamic", "longrope")
+_CHANGING_ROPES = ("dynamic", "longrope")
 
 
 class BaseModel:
@@ -293,7 +293,7 @@ def keep_frequencies(model: nn.Module) -> None:
     for module in model.modules():
         kinds = getattr(module, "rope_type", None)
         names = kinds.values() if isinstance(kinds, dict) else [kinds]
-        if any(isinstance(name, str) and any(kind in name for kind in _CHANGING_ROTARY) for name in names):
+        if any(isinstance(name, str) and any(kind in name for kind in _CHANGING_ROPES) for name in names):
             # The choice is made in a decorator of what computes.
             module.forward = MethodType(torch.no_grad()(inspect.unwrap(type(module).forward)), module)
 

@@ -16,8 +16,7 @@ from cookhouse.engine.lora.lora import Segment, Weights
 from cookhouse.engine.model.attention import AttentionLayout
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.sampler.cache import KeyValueCache, PagedLayout, TableLayout
-from cookhouse.engine.sampler.capture import Capture
-from cookhouse.engine.sampler.graph import DecodeGraphs
+from cookhouse.engine.sampler.graph import Capture, DecodeGraphs
 from cookhouse.engine.sampler.native import DecodeKernel
 from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.engine.sampler.state_pool import StateLayout, StatePool

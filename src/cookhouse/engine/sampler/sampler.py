@@ -19,14 +19,12 @@ from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.lora.lora import Weights
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.delta import CHUNK
-from cookhouse.engine.sampler.alone import together_or_alone
 from cookhouse.engine.sampler.blocks import BlockManager
-from cookhouse.engine.sampler.bounds import check_request, min_tokens
 from cookhouse.engine.sampler.cache import can_page
-from cookhouse.engine.sampler.capture import Capture, CudaCapture
 from cookhouse.engine.sampler.choose import Choice, choose, rank, sequence_seed, temporary_bytes, uniforms
+from cookhouse.engine.sampler.graph import Capture, CudaCapture
+from cookhouse.engine.sampler.request import RunningRequest, check_request, min_tokens, together_or_alone
 from cookhouse.engine.sampler.runner import Runner
-from cookhouse.engine.sampler.running_request import RunningRequest
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence

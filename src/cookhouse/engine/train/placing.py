@@ -1,4 +1,5 @@
-"""Placement of datums in a pass: end to end, or with the beginning that neighbors have in common laid once.
+"""Placement of datums in passes under a token budget: end to end without padding, or with the beginning that neighbors
+have in common laid once.
 
 A position depends on those before it alone, so that what two datums begin with has the same hidden states in both.
 
@@ -77,9 +78,25 @@ def groups_of(data_D: Sequence[TrainingDatum], num_together: int, budget_tokens:
     return groups
 
 
-def _size(num_all: int, num_shared: int) -> int:
-    """Of positions of datums those that are laid, and of those that are shared a part: attention has them all."""
-    return num_all - num_shared + num_shared // _ATTENTION_PART
+def pack(lengths: Sequence[int], budget_tokens: int) -> list[list[int]]:
+    """Which groups lie in each pass of at most `budget_tokens` positions, by index, in the order they lie; one longer
+    than the budget gets its own pass.
+
+    Longest first into the first pass with room: few passes, and neighbors of like length, which attention pads least.
+    Depends on the lengths alone.
+    """
+    passes: list[list[int]] = []
+    room: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        length = lengths[index]
+        slot = next((i for i, left in enumerate(room) if left >= length), None)
+        if slot is None:
+            passes.append([])
+            room.append(max(budget_tokens, length))
+            slot = len(passes) - 1
+        passes[slot].append(index)
+        room[slot] -= length
+    return passes
 
 
 def place(data_D: Sequence[TrainingDatum], joined_D: Sequence[bool]) -> Placed:
@@ -104,3 +121,8 @@ def shared_tokens(one: TrainingDatum, other: TrainingDatum) -> int:
     length = min(len(one.tokens_T), len(other.tokens_T))
     differing = np.flatnonzero(one.tokens_T[:length] != other.tokens_T[:length])
     return int(differing[0]) if differing.size else length
+
+
+def _size(num_all: int, num_shared: int) -> int:
+    """Of positions of datums those that are laid, and of those that are shared a part: attention has them all."""
+    return num_all - num_shared + num_shared // _ATTENTION_PART

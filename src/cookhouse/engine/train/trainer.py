@@ -23,10 +23,8 @@ from cookhouse.engine.lora.lora import Segment, Weights
 from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.head import ChunkLogits, Targets
 from cookhouse.engine.train.losses import LOSSES, loss_inputs
-from cookhouse.engine.train.not_finite import place as place_not_finite
-from cookhouse.engine.train.packing import pack
 from cookhouse.engine.train.pairs import TOKEN_LOGPROBS
-from cookhouse.engine.train.placing import Placed, groups_of, place
+from cookhouse.engine.train.placing import Placed, groups_of, pack, place
 from cookhouse.errors import InputError
 
 
@@ -83,7 +81,7 @@ class _Job:
         self._slopes.append(([item.datum for item in members], slopes))
 
     def _place(self, members: Sequence[int], values: Tensor) -> str | None:
-        return place_not_finite(self.request, members, values.detach().cpu().numpy(), self.logprobs_D)
+        return _place_not_finite(self.request, members, values.detach().cpu().numpy(), self.logprobs_D)
 
     def finish(self) -> ForwardBackwardOutput | InputError:
         """Add the gradient to the adapter's and return the outputs, or leave no trace of one that is not finite."""
@@ -130,7 +128,7 @@ def forward_backward(
         for group in groups_of(job.request.data_D, LOSSES[job.request.loss_fn].group_datums, budget_tokens)
     ]
     for members in pack([size for _, size in groups], budget_tokens):
-        together = sorted((item for i in members.indices for item in groups[i][0]), key=lambda item: item.request)
+        together = sorted((item for i in members for item in groups[i][0]), key=lambda item: item.request)
         with deterministic():
             _run_pass(base, jobs, together)
     return [job.finish() for job in jobs]
@@ -260,3 +258,37 @@ def _asked(jobs: Sequence[_Job], items: Sequence[_Item], placed: Placed, device:
     index_A = index_A[np.argsort(rows_M[index_A], kind="stable")]
     asked = Targets(torch.from_numpy(rows_M[index_A]), upload(tokens_M[index_A], device))
     return _Asked(asked, upload(index_A, device), len(rows_M))
+
+
+def _place_not_finite(
+    request: ForwardBackward,
+    members: Sequence[int],
+    values: NDArray[np.float32],
+    logprobs_D: Sequence[NDArray[np.float32]],
+) -> str | None:
+    """The first datum with such a value, in words, and of its targets with one the farthest from what is usual.
+
+    `members` are datums of the request, `values` those of their targets, end to end, or of groups of datums;
+    `logprobs_D` what the weights give for each datum. None: all are finite.
+    """
+    bad = np.flatnonzero(~np.isfinite(values))
+    if not bad.size:
+        return None
+    targets_D = [request.data_D[datum].loss_fn_inputs["target_tokens"] for datum in members]
+    ends = np.cumsum([targets.size for targets in targets_D])
+    if values.size != ends[-1]:
+        size = len(members) // values.size
+        first = int(bad[0]) * size
+        return "datums " + " and ".join(str(datum) for datum in members[first : first + size])
+    at = int(np.searchsorted(ends, bad[0], side="right"))
+    datum, targets = members[at], targets_D[at]
+    own = bad[bad < ends[at]] - (ends[at] - targets.size)
+    inputs = {key: array for key, array in request.data_D[datum].loss_fn_inputs.items() if array is not targets}
+    sizes = [np.abs(array.reshape(-1)[own]) for array in inputs.values() if array.size == targets.size]
+    target = int(own[np.argmax(np.max(sizes, axis=0))]) if sizes else int(own[0])
+    found = f"datum {datum}, position {target // (targets.size // targets.shape[0])}"
+    logprob = logprobs_D[datum].reshape(-1)[target] if logprobs_D[datum].size == targets.size else 0.0
+    if not np.isfinite(logprob):
+        return f"{found}, where the weights give a log-probability of {logprob:g}"
+    told = [f"{key} {array.reshape(-1)[target]:g}" for key, array in inputs.items() if array.size == targets.size]
+    return f"{found}, with {', '.join(told)}" if told else found

@@ -4,10 +4,8 @@ Members:
     plain        values as JSON, so that nothing but plain data leaves a solution's process
     solution     a solution's process: load it with the names that judges give, call a function of it
     judge        a judge's process: tests whose calls go to a solution in another process
-    units        the unit next to a number
-    numerals     mathematical answers that are one number
-    characters   Unicode as LaTeX
-    spelling     one spelling for what is written in several
+    numerals     mathematical answers that are one number, and the unit beside it
+    spelling     one spelling for what is written in several, Unicode as LaTeX
     extraction   comparison of mathematical answers by notation and structure; also used outside, as it is quick
     mathematics  the same with algebra
 """

@@ -10,9 +10,8 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
-from .numerals import is_same_number, read_number
+from .numerals import are_compatible, is_same_number, read_number, split_unit
 from .spelling import spelled
-from .units import are_compatible, split_unit
 
 Algebra = Callable[[str, str], bool]
 

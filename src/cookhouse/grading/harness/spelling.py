@@ -5,16 +5,20 @@ stay as they are.
 """
 
 import re
+import unicodedata
 
-from .characters import GREEK, in_latex
-from .units import CJK, CJK_SCALES
+from .numerals import CJK, CJK_SCALES
 
 _CURVES = (
     *("arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "sin", "cos", "tan", "cot", "sec", "csc", "log", "ln"),
     "exp",
 )
 _FUNCTIONS = (*_CURVES, "min", "max", "gcd", "lcm", "det")
-_SYMBOL = rf"[A-Za-z\d]|\\(?:{'|'.join(GREEK)})(?![A-Za-z])"
+_GREEK = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"),
+    *("nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+)
+_SYMBOL = rf"[A-Za-z\d]|\\(?:{'|'.join(_GREEK)})(?![A-Za-z])"
 _GROUP = r"\{(?:[^{}]|\{[^{}]*\})*\}"
 _SYNTAX = (
     (
@@ -92,7 +96,7 @@ _PLAIN = tuple(
         (rf"(?<![\\A-Za-z])sqrt{_ARGUMENT}", r"\\sqrt "),
         (r"(?<![\\A-Za-z])cbrt(?= ?\()", r"\\sqrt[3]"),
         (rf"(?<![\\A-Za-z])({'|'.join(_CURVES)}){_ARGUMENT}", r"\\\1 "),
-        (rf"(?<![\\A-Za-z])({'|'.join(GREEK)})(?![A-Za-z])", r"\\\1 "),
+        (rf"(?<![\\A-Za-z])({'|'.join(_GREEK)})(?![A-Za-z])", r"\\\1 "),
         (r"(?<![\w.])0[xX]([0-9A-Fa-f]+)(?![\w.])", r"\1_{16}"),
         (r"(?<![\w.])0[bB]([01]+)(?![\w.])", r"\1_{2}"),
         (r"(?<![\w.])0[oO]([0-7]+)(?![\w.])", r"\1_{8}"),
@@ -141,7 +145,7 @@ _CHINESE = tuple(
     )
 )
 _WORDS = re.compile(r"[A-Za-z][A-Za-z '.,-]*")
-_MATHEMATICAL_WORDS = frozenset((*GREEK, *_FUNCTIONS, "infinity", "inf", "infty", "sqrt", "union", "oo"))
+_MATHEMATICAL_WORDS = frozenset((*_GREEK, *_FUNCTIONS, "infinity", "inf", "infty", "sqrt", "union", "oo"))
 _QUOTES = ("**", '"', "'", "`")
 _SUCH_THAT = re.compile(
     r"\\?\{ ?[A-Za-z] ?(?:\\in ?\\mathbb ?\{R\} ?)?(?:\\mid|\||:|\\vert) ?(?P<what>[^{}]*?[<>=\\][^{}]*?) ?\\?\}"
@@ -150,11 +154,72 @@ _OR = re.compile(r" ?(?:(?<![A-Za-z\\])or(?![A-Za-z])|\\text ?\{ ?or ?\}|\\cup(?
 _INEQUALITY = re.compile(r"(?P<name>[A-Za-z]) ?(?P<how><|>|\\le(?![a-z]) ?|\\ge(?![a-z]) ?) ?(?P<bound>[^<>=,;]+)")
 _SIDES = {"<": "(-\\infty,{})", "\\le": "(-\\infty,{}]", ">": "({},\\infty)", "\\ge": "[{},\\infty)"}
 _OPEN_INTERVAL = re.compile(r"([\[\](])([^\[\]]*[,;][^\[\]]*)([\[\])])")
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱˣʸ", "0123456789+-=()nixy")
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₙₐₑₓᵢₖₘ", "0123456789+-=()naexikm")
+# What each character of the second text stands for.
+_CHARACTERS = (
+    ("-", "−–‒—―‐‑﹣"),
+    ("\\times ", "×✕⨯"),
+    ("\\cdot ", "·⋅∙•"),
+    ("/", "∕⁄÷"),
+    (",", "、，﹐､"),
+    (".", "。｡"),
+    ('"', "”“„「」『』"),
+    ("'", "′’‘´"),
+    ("°", "˚º∘"),
+    ("|", "∣｜"),
+    (" ", "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u3000\u0009\u000a\u000d"),
+    ("", "\u200b\u200c\u200d\u2060\ufeff\ufe0f\u2061\u2062"),
+    (":", "∶："),
+    ("\\ldots ", "…⋯"),
+    ("\\infty ", "∞"),
+    ("\\pm ", "±"),
+    ("\\mp ", "∓"),
+    ("\\le ", "≤⩽"),
+    ("\\ge ", "≥⩾"),
+    ("\\ne ", "≠"),
+    ("\\approx ", "≈"),
+    ("\\cup ", "∪"),
+    ("\\cap ", "∩"),
+    ("\\in ", "∈"),
+    ("\\emptyset ", "∅⌀"),
+    ("\\mathbb{R}", "ℝ"),
+    ("\\mathbb{Z}", "ℤ"),
+    ("\\mathbb{N}", "ℕ"),
+    ("\\mathbb{Q}", "ℚ"),
+    ("\\mathbb{C}", "ℂ"),
+    ("\\lfloor ", "⌊"),
+    ("\\rfloor ", "⌋"),
+    ("\\lceil ", "⌈"),
+    ("\\rceil ", "⌉"),
+    ("\\angle ", "∠"),
+    ("\\triangle ", "△"),
+    ("\\to ", "→"),
+    ("(", "【"),
+    (")", "】"),
+    ("\\langle ", "⟨"),
+    ("\\rangle ", "⟩"),
+    ("\\sum ", "∑"),
+    ("\\int ", "∫"),
+    ("\\sqrt ", "√"),
+    ("\\sqrt[3]", "∛"),
+    ("\\sqrt[4]", "∜"),
+    ("m^2", "㎡"),
+    ("cm^2", "㎠"),
+    ("km^2", "㎢"),
+    ("m^3", "㎥"),
+    ("cm^3", "㎤"),
+    ("¥", "￥"),
+    ("i", "ı"),
+    ("\\permil ", "‰"),
+)
+_CHARACTER_TABLE = {ord(one): plain for plain, those in _CHARACTERS for one in those}
+_BAR, _DOT = "\u0305\u0304", "\u0307"  # combining, behind a digit
 
 
 def spelled(text: str) -> str:
     """The text in one spelling; white space stays, as one blank."""
-    text = in_latex(re.sub(r"^\s*([A-J])、", r"\1) ", text)).strip()
+    text = _in_latex(re.sub(r"^\s*([A-J])、", r"\1) ", text)).strip()
     dollars = re.findall(r"(?<!\\)\$", text)
     text = re.sub(r"(?<!\\)\$", "" if len(dollars) % 2 == 0 else r"\\$", text)
     for pattern, replacement in _SYNTAX:
@@ -234,3 +299,47 @@ def _interval(text: str) -> str:
     if match and (match[1] == "]" or match[3] == "["):
         return f"{'(' if match[1] in '](' else '['}{match[2]}{')' if match[3] in '[)' else ']'}"
     return text
+
+
+def _in_latex(text: str) -> str:
+    """Characters beyond ASCII as LaTeX where it has them; what else there is stays."""
+    if text.isascii():
+        return re.sub(r"[\t\n\r]", " ", text)
+    text = re.sub(f"((?:\\d[{_BAR}])+)", lambda match: f"\\overline{{{re.sub(f'[{_BAR}]', '', match[1])}}}", text)
+    text = re.sub(f"(\\d){_DOT}", r"\\dot{\1}", text)
+    text = re.sub("([⁰¹²³⁴-⁹]+)[⁄/∕]([₀-₉]+)", lambda match: f"\\frac{{{_low(match[1])}}}{{{_low(match[2])}}}", text)
+    text = re.sub("[⁰¹²³⁴-ⁿⁱˣʸ]+", lambda match: f"^{{{match[0].translate(_SUPERSCRIPTS)}}}", text)
+    text = re.sub("[₀-₎ₐₑₓᵢₖₘₙ]+", lambda match: f"_{{{match[0].translate(_SUBSCRIPTS)}}}", text)
+    return "".join(map(_latex, text.translate(_CHARACTER_TABLE)))
+
+
+def _low(text: str) -> str:
+    return text.translate(_SUPERSCRIPTS).translate(_SUBSCRIPTS)
+
+
+def _latex(character: str) -> str:
+    if character.isascii():
+        return character
+    if unicodedata.category(character) == "Nd":
+        return str(unicodedata.digit(character))
+    kind = unicodedata.decomposition(character).partition(" ")[0]
+    if kind == "<fraction>":
+        top, _, low = unicodedata.normalize("NFKC", character).partition("\u2044")
+        return f"\\frac{{{top}}}{{{low}}}" if top and low else character
+    if kind in ("<wide>", "<narrow>", "<font>", "<square>", "<circle>", "<compat>"):
+        plain = unicodedata.normalize("NFKC", character)
+        return plain if plain.isascii() or len(plain) > 1 else _greek(plain) or plain
+    return _greek(character) or character
+
+
+def _greek(character: str) -> str | None:
+    name = unicodedata.name(character, "").replace("LAMDA", "LAMBDA").replace("FINAL ", "")
+    words = re.fullmatch(r"GREEK (?:(SMALL|CAPITAL) LETTER )?(\w+)(?: SYMBOL)?", name) or re.fullmatch(
+        "(MICRO) (SIGN)", name
+    )
+    if words is None:
+        return None
+    letter = "mu" if words[1] == "MICRO" else words[2].lower()
+    if letter not in _GREEK:
+        return None
+    return f"\\{letter.capitalize() if words[1] == 'CAPITAL' else letter} "

@@ -10,9 +10,16 @@ from cookhouse.assets import TINY_MODEL, resolve_model
 from cookhouse.errors import InputError
 from cookhouse.models.catalog.context import context_of_config
 from cookhouse.models.catalog.dims import Dims, dims_of_config, dims_of_name, text_values
-from cookhouse.models.catalog.families import FAMILIES, PLAIN, TEMPLATE, family_of_type, renderers_of_type
+from cookhouse.models.catalog.families import (
+    FAMILIES,
+    PLAIN,
+    TEMPLATE,
+    Entry,
+    entry_of_name,
+    family_of_type,
+    renderers_of_type,
+)
 from cookhouse.models.catalog.files import has_chat_template, has_config, model_folder, read_config, tokenizer_folder
-from cookhouse.models.catalog.names import Entry, entry_of_name
 from cookhouse.models.names import plain_name
 from cookhouse.models.tokenizers import get_tokenizer
 

@@ -21,8 +21,7 @@ from cookhouse.training import (
 )
 from cookhouse.weights.checkpoints import Cursor
 from cookhouse.workflows.base.counts import CountingLog
-from cookhouse.workflows.base.example_log import ExampleLog
-from cookhouse.workflows.base.keeper import Keeper
+from cookhouse.workflows.base.example_log import ExampleLog, Keeper
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.stages.stage import SlotStage
 

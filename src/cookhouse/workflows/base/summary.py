@@ -14,8 +14,8 @@ from cookhouse.runs import AnswerSample, Figure, RunResult, RunSummary, read_his
 from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
 from cookhouse.settings.defaults import default_of, given
+from cookhouse.settings.optimizer import AUTO
 from cookhouse.settings.rates import RateDefault
-from cookhouse.settings.training import AUTO
 from cookhouse.telemetry import Metric, keys, read_metrics
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, named_by_run
 from cookhouse.workflows.base.run import TrainingState

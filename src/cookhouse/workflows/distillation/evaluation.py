@@ -1,18 +1,60 @@
-"""Held-out prompts, answered by the student at one point of a run and compared with what is to be said."""
+"""Held-out prompts: the record of a teacher's own answers, kept in the run directory, and those of the student at one
+point of a run, compared with what is to be said.
+"""
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from cookhouse.chat import Message, Renderer, text_of
+from cookhouse.chat import Message, Renderer, parse_messages, text_of
 from cookhouse.data import Conversation, PromptRow
+from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, is_exact_match
+from cookhouse.files import write_whole
 from cookhouse.report import RecordedAnswer
+from cookhouse.runs.samples import answer_from_row
 from cookhouse.telemetry import Telemetry, Values
 from cookhouse.training import SamplingClient, TrainingClient
 from cookhouse.workflows.base.answers import asked_of, recorded_answer
 from cookhouse.workflows.base.evaluation import record_metrics
-from cookhouse.workflows.distillation.record import TeacherRecord
 from cookhouse.workflows.distillation.samples import TeacherAnswer, refuse_all_failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherRecord:
+    """Metrics and answers of teachers; empty where they were not asked."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    answers: Sequence[RecordedAnswer] = field(default_factory=list)
+    prompts: Sequence[Sequence[Message]] = field(default_factory=list)
+    """Whole, of those whose answers a student is asked for by their text."""
+
+
+def write_teacher_record(path: Path, record: TeacherRecord) -> None:
+    """Keep it. Raises `InputError` where it cannot be written."""
+    row: dict[str, Any] = {"metrics": dict(record.metrics), "answers": [asdict(answer) for answer in record.answers]}
+    row["prompts"] = [list(prompt) for prompt in record.prompts]
+    write_whole(path, json.dumps(row, indent=1) + "\n")
+
+
+def read_teacher_record(path: Path) -> TeacherRecord | None:
+    """What was kept; None if nothing was.
+
+    Raises:
+        InputError: the file holds something else.
+    """
+    if not path.is_file():
+        return None
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+        answers = [answer_from_row(answer) for answer in row["answers"]]
+        metrics = {str(name): float(value) for name, value in row["metrics"].items()}
+        prompts = [parse_messages(prompt) for prompt in row.get("prompts", ())]
+        return TeacherRecord(metrics=metrics, answers=answers, prompts=prompts)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path} does not hold a teacher's answers ({error}); remove it") from error
 
 
 def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer], renderer: Renderer) -> TeacherRecord:

@@ -31,14 +31,19 @@ from cookhouse.workflows.base.summary import settings_notes
 from cookhouse.workflows.base.tokenizer import format_notes, load_renderer
 from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch, QuestionDataset, TeacherTargets
-from cookhouse.workflows.distillation.evaluation import StudentEvaluation, expected_answers
+from cookhouse.workflows.distillation.evaluation import (
+    StudentEvaluation,
+    TeacherRecord,
+    expected_answers,
+    read_teacher_record,
+    write_teacher_record,
+)
 from cookhouse.workflows.distillation.objective import taught_objective
 from cookhouse.workflows.distillation.questions import (
     questions_of,
     read_rows,
     read_teacher_prompt,
 )
-from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
 from cookhouse.workflows.distillation.samples import AnswerExtractor, TeacherQuestion, TeacherSampler
 from cookhouse.workflows.distillation.state import OffPolicyState
 from cookhouse.workflows.distillation.summary import distillation_result, off_policy_facts, off_policy_figures

@@ -20,7 +20,7 @@ from cookhouse.workflows.base.evaluation import init_evaluators
 from cookhouse.workflows.base.slots import keep_slot, objective_slot
 from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
-from cookhouse.workflows.distillation.record import TeacherRecord, read_teacher_record, write_teacher_record
+from cookhouse.workflows.distillation.evaluation import TeacherRecord, read_teacher_record, write_teacher_record
 from cookhouse.workflows.distillation.state import NamedTeacher, OnPolicyState
 from cookhouse.workflows.distillation.summary import on_policy_facts, on_policy_result
 from cookhouse.workflows.distillation.teacher_service import (

@@ -12,8 +12,8 @@ from cookhouse.training import Objective
 from cookhouse.workflows.base.run import TrainingState
 from cookhouse.workflows.base.spending import ExpectedTokens, in_steps
 from cookhouse.workflows.distillation.assembler import QuestionDataset
+from cookhouse.workflows.distillation.evaluation import TeacherRecord
 from cookhouse.workflows.distillation.questions import QuestionRows, TeacherPrompt
-from cookhouse.workflows.distillation.record import TeacherRecord
 from cookhouse.workflows.distillation.samples import AnswerExtractor, TeacherQuestion
 from cookhouse.workflows.distillation.teacher_service import TeacherService
 from cookhouse.workflows.distillation.teachers import Teachers

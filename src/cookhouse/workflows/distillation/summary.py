@@ -14,8 +14,8 @@ from cookhouse.workflows.base.summary import (
     model_fact,
     training_result,
 )
+from cookhouse.workflows.distillation.evaluation import TeacherRecord
 from cookhouse.workflows.distillation.objective import FORWARD_KL
-from cookhouse.workflows.distillation.record import TeacherRecord
 from cookhouse.workflows.distillation.state import OffPolicyState, OnPolicyState
 from cookhouse.workflows.reinforcement.summary import facts as rollout_facts
 from cookhouse.workflows.reinforcement.summary import figures as rollout_figures

@@ -30,7 +30,7 @@ from cookhouse.training import SamplingClient, TrainingClient
 from cookhouse.workflows.base.answers import recorded_answer
 from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.preference.dataset import Pair, interleaved
-from cookhouse.workflows.preference.metrics import mean_loss, pair_metrics, pairs_of_logprobs
+from cookhouse.workflows.preference.objective import mean_loss, pair_metrics, pairs_of_logprobs
 from cookhouse.workflows.preference.reference import Reference
 
 _SOURCE = "source"

@@ -1,13 +1,16 @@
-"""The preference model workflow: comparisons in, an adapter that says which of two answers is better out."""
+"""The preference model workflow: comparisons in, an adapter that says which of two answers is better out; and its
+summary.
+"""
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from cookhouse.chat import ComparisonRenderer
+from cookhouse.chat import LABELS, ComparisonRenderer
 from cookhouse.data import (
     BadRows,
     ComparisonRow,
@@ -26,8 +29,9 @@ from cookhouse.evals import comparison_metrics, judge_comparisons, note_comparis
 from cookhouse.grading import GenerativePreferenceModel
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
+from cookhouse.runs import Figure
 from cookhouse.settings import PreferenceModelSettings
-from cookhouse.telemetry import Entry, Recording, Telemetry, Values, events
+from cookhouse.telemetry import Entry, Recording, Telemetry, Values, events, keys
 from cookhouse.training import (
     CROSS_ENTROPY,
     Cadence,
@@ -49,11 +53,10 @@ from cookhouse.workflows.base.rows import (
 )
 from cookhouse.workflows.base.run import open_run, set_steps
 from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
-from cookhouse.workflows.base.summary import settings_notes, training_result
+from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, settings_notes, training_result
 from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.preference_model.state import PreferenceModelState
-from cookhouse.workflows.preference_model.summary import facts, figures
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 
@@ -211,8 +214,52 @@ def preference_model_workflow(config: PreferenceModelSettings) -> Workflow[Prefe
         ),
         forward_backward=objective_slot("forward_backward"),
         log=log_slot("log_step_metrics"),
-        result=partial(training_result, figures),
-        facts=facts,
+        result=partial(training_result, _figures),
+        facts=_facts,
         previews=preview,
         data_files=sources_of(config, "preferences"),
     )
+
+
+_Row = Mapping[str, float]
+_HELD_OUT = (
+    (keys.TEST_PAIR_ACCURACY, "held-out comparisons judged rightly", True),
+    ("test/accuracy_low", "of which the 95% interval begins at", True),
+    ("test/accuracy_high", "and ends at", True),
+    (keys.TEST_NLL, "held-out loss (nats per label)", False),
+    ("test/order_disagreement", "held-out comparisons whose orders disagree", True),
+)
+
+
+def _figures(first: _Row, last: _Row, after: _Row) -> tuple[Figure, ...]:
+    """Held-out accuracy with its interval, loss and order disagreement, and the training loss."""
+    held_out = (
+        Figure(name=name, label=label, before=first.get(name), after=after.get(name), is_share=is_share)
+        for name, label, is_share in _HELD_OUT
+    )
+    trained = Figure(
+        name=keys.TRAIN_LOSS,
+        label="training loss, first and last step",
+        before=first.get(keys.TRAIN_LOSS),
+        after=last.get(keys.TRAIN_LOSS),
+    )
+    return (*held_out, trained)
+
+
+def _facts(state: PreferenceModelState) -> dict[str, str]:
+    """What would be trained: comparisons, tokens, labels, steps, and the adapter."""
+    config, found = state.config, state.dataset.statistics
+    labels = Counter(row.label for row in state.data.train)
+    counts = ", ".join(f"{labels[label]:,} {label}" for label in LABELS if labels[label])
+    return {
+        "model": model_fact(config.model_name),
+        "tokenizer": config.model_name,
+        "renderer": config.renderer_name,
+        "comparisons": f"{len(state.data.train):,} to train on ({counts}), {len(state.data.test):,} held out",
+        "orders": "both of each comparison" if config.swap else "one of each comparison, drawn by the seed",
+        "tokens": f"{found.num_tokens:,}, of which {found.num_trained_tokens:,} are labels",
+        "context": context_fact(state.context_tokens),
+        "longest example": f"{found.longest_tokens:,} tokens",
+        "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
+        "adapter": adapter_size(config),
+    }

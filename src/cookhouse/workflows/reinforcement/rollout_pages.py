@@ -1,10 +1,14 @@
 """Output of rollouts: metrics, pages to read, and one attempt now and then for whoever watches."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from cookhouse.chat import Renderer
+import tinker
+
+from cookhouse.chat import Message, Renderer
 from cookhouse.files import file_errors, write_whole
 from cookhouse.report import RecordedAnswer, rollouts_page
 from cookhouse.rl import GroupFailedError, TrajectoryGroup, Transition, failure_metrics, group_metrics, group_to_json
@@ -12,7 +16,9 @@ from cookhouse.rl.env.own_metrics import own_name
 from cookhouse.rl.rollouts.metrics import not_finite, own_names
 from cookhouse.telemetry import Telemetry, after_step, events, step_number
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
-from cookhouse.workflows.reinforcement.questions import QuestionReader
+
+_ASKED, _ANSWERED = "the1question", "the2answer"
+"""Contents by which the marks of a format are found."""
 
 
 class RolloutPages:
@@ -118,3 +124,42 @@ class RolloutPages:
 
     def _decode(self, tokens: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(tokens)))
+
+
+class QuestionReader:
+    """Reads prompts of one chat format: the last message of a user, without what the format puts around it."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+
+    def __call__(self, prompt: tinker.ModelInput) -> str:
+        """The last message of a user; all of the prompt where none can be found."""
+        text = self._decoded(prompt)
+        begin, end = self._marks
+        _, found, after = text.rpartition(begin) if begin else ("", "", text)
+        if not found:
+            return text
+        asked = after.partition(end)[0] if end else after
+        return asked.strip() or text
+
+    @cached_property
+    def _marks(self) -> tuple[str, str]:
+        """What stands before and behind what a user says, wherever that is in a conversation."""
+        asked: Message = {"role": "user", "content": _ASKED}
+        answered: Message = {"role": "assistant", "content": _ANSWERED}
+        first = self._decoded(self._renderer.build_generation_prompt([asked]))
+        again = self._decoded(self._renderer.build_generation_prompt([asked, answered, asked]))
+        before, _, later = again.rpartition(_ANSWERED)
+        (head, found, tail), (later_head, _, later_tail) = first.partition(_ASKED), later.partition(_ASKED)
+        if not found:
+            return "", ""
+        return _shared(head[::-1], later_head[::-1])[::-1], _shared(tail, later_tail, before.partition(_ASKED)[2])
+
+    def _decoded(self, prompt: tinker.ModelInput) -> str:
+        tokenizer: Any = self._renderer.encoder.tokenizer
+        return str(tokenizer.decode(prompt.to_ints()))
+
+
+def _shared(*texts: str) -> str:
+    """What all of them begin with."""
+    return "".join(letters[0] for letters in takewhile(lambda some: len(set(some)) == 1, zip(*texts, strict=False)))

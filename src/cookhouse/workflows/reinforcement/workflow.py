@@ -26,8 +26,7 @@ from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.reinforcement import rollouts
 from cookhouse.workflows.reinforcement.assembler import RolloutAssembler
-from cookhouse.workflows.reinforcement.divergence import with_divergence_watch
-from cookhouse.workflows.reinforcement.objective import policy_objective, post_step_divergence
+from cookhouse.workflows.reinforcement.objective import policy_objective, post_step_divergence, with_divergence_watch
 from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
 from cookhouse.workflows.reinforcement.refill import Refill
 from cookhouse.workflows.reinforcement.rollout_log import RolloutLog

@@ -1,5 +1,6 @@
-"""The supervised workflow: conversations in, an adapter out."""
+"""The supervised workflow: conversations in, an adapter out; and its summary."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import tinker
@@ -10,7 +11,8 @@ from cookhouse.data import (
     StreamedDataset,
 )
 from cookhouse.data.batches.stream import StreamedBatch
-from cookhouse.errors import InputError
+from cookhouse.errors import InputError, printable
+from cookhouse.runs import Figure
 from cookhouse.settings import SupervisedSettings
 from cookhouse.telemetry import events, keys
 from cookhouse.training import (
@@ -23,14 +25,13 @@ from cookhouse.workflows.base.evaluation import HeldOutEvaluation, init_evaluato
 from cookhouse.workflows.base.rows import sources_of
 from cookhouse.workflows.base.run import open_run
 from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
-from cookhouse.workflows.base.summary import training_result
+from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
 from cookhouse.workflows.base.tokenizer import init_tokenizer
 from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.stages.stage import SlotStage, stage
 from cookhouse.workflows.stages.workflow import Workflow
 from cookhouse.workflows.supervised.data_stages import build_supervised_dataset, load_dataset, preview
 from cookhouse.workflows.supervised.state import Batch, SupervisedState
-from cookhouse.workflows.supervised.summary import facts, figures
 
 
 @stage(
@@ -105,8 +106,72 @@ def supervised_workflow(config: SupervisedSettings) -> Workflow[SupervisedState]
         get_work=SlotStage(name="get_batch", make=lambda state: batch_source(state, _assemble), reads=BATCHED),
         forward_backward=objective_slot("forward_backward"),
         log=log_slot("log_step_metrics"),
-        result=partial(training_result, figures),
-        facts=facts,
+        result=partial(training_result, _figures),
+        facts=_facts,
         previews=preview,
         data_files=sources_of(config, "conversations"),
     )
+
+
+_Row = Mapping[str, float]
+
+
+def _figures(first: _Row, last: _Row, after: _Row) -> tuple[Figure, ...]:
+    """Held-out loss and exact match, and the last training loss."""
+    return (
+        Figure(
+            name=keys.TEST_NLL,
+            label="held-out loss (nats per token)",
+            before=first.get(keys.TEST_NLL),
+            after=after.get(keys.TEST_NLL),
+        ),
+        Figure(
+            name=keys.TEST_EXACT_MATCH,
+            label="held-out exact match",
+            before=first.get(keys.TEST_EXACT_MATCH),
+            after=after.get(keys.TEST_EXACT_MATCH),
+            is_share=True,
+        ),
+        *(
+            Figure(name=name, label=f"held-out {label}", before=first.get(name), after=after[name], is_share=True)
+            for name, label in ((keys.TEST_ACCURACY, "accuracy"), (keys.TEST_F1, "F1"))
+            if name in after
+        ),
+        Figure(
+            name=keys.TRAIN_LOSS,
+            label="training loss of the last step",
+            before=None,
+            after=last.get(keys.TRAIN_LOSS),
+        ),
+    )
+
+
+def _held_out_in_words(state: SupervisedState) -> str:
+    num_asked, num_all = len(state.test), state.data.num_held_out
+    is_part = num_asked == state.config.num_eval < num_all
+    return f"{num_all:,} held out, of which {num_asked:,} are evaluated on" if is_part else f"{num_asked:,} held out"
+
+
+def _facts(state: SupervisedState) -> dict[str, str]:
+    """What would be trained: conversations, tokens, steps, and the adapter."""
+    config, counts = state.config, state.counts
+    found = counts.statistics
+    read = state.train if counts.num_sampled is None else ()
+    unread = sorted({str(name) for conversation in read for name in conversation.extra})
+    about = "" if counts.num_sampled is None else "about "
+    estimate = {} if counts.num_sampled is None else {"estimated from": f"{counts.num_sampled:,} rows"}
+    return {
+        "model": model_fact(config.model_name),
+        "tokenizer": config.model_name,
+        "renderer": config.renderer_name,
+        "conversations": f"{len(state.train):,} to train on, {_held_out_in_words(state)}",
+        **({"unused fields": printable(", ".join(unread))} if unread else {}),
+        "examples": f"{about}{found.num_examples:,}, of which {found.num_truncated:,} are truncated",
+        "tokens": f"{about}{found.num_tokens:,}, of which {found.num_trained_tokens:,} ({found.trained_share:.1%}) are "
+        "trained on",
+        **estimate,
+        "context": context_fact(state.context_tokens),
+        "longest example": f"{found.longest_tokens:,} tokens",
+        "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
+        "adapter": adapter_size(config),
+    }

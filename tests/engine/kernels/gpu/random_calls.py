@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine.kernels.choice import kernels_for
-from cookhouse.engine.kernels.elementwise import RmsNorm, RotateHeads, SiluGate
+from cookhouse.engine.kernels.fused import RmsNorm, RotateHeads, SiluGate
 from cookhouse.engine.kernels.softmax import log_sum_exp, logits_gradient
 from tests.engine.kernels.gpu.paged_cases import TOLERANCES, Case, Inputs, make_inputs, reference, run
 from tests.engine.numerics import ROUNDING, assert_same

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine.kernels.choice import kernels_for
-from cookhouse.engine.kernels.elementwise import RmsNorm, SiluGate
+from cookhouse.engine.kernels.fused import RmsNorm, SiluGate
 from cookhouse.engine.kernels.softmax import log_sum_exp, logits_gradient
 from tests.engine.numerics import random
 

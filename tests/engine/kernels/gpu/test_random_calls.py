@@ -8,7 +8,7 @@ pytest.importorskip("triton")
 
 from typing import Any
 
-from cookhouse.engine.kernels.gpu import gate, norm, paged_attention, rotary, softmax
+from cookhouse.engine.kernels.gpu import elementwise, paged_attention
 from cookhouse.engine.kernels.softmax import log_sum_exp
 from tests.engine.kernels.gpu.launched import kernel_names
 from tests.engine.kernels.gpu.paged_cases import Case, Inputs, make_inputs, run
@@ -37,7 +37,7 @@ def test_random_calls_equal_torch(
 ) -> None:
     check, kernels = OPERATIONS[operation]
     started = set()
-    for module in (gate, norm, rotary, softmax, paged_attention):
+    for module in (elementwise, paged_attention):
         launch = vars(module)["launch"]
 
         def noted(kernel: Any, *arguments: Any, launch: Any = launch, **options: Any) -> None:

@@ -6,10 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cookhouse.engine.kernels.gpu.gate import gate, gate_backward
-from cookhouse.engine.kernels.gpu.norm import norm, norm_backward
-from cookhouse.engine.kernels.gpu.rotary import rotate, rotate_backward
-from cookhouse.engine.kernels.gpu.softmax import log_sum_exp, softmax_backward
+from cookhouse.engine.kernels.gpu.elementwise import (
+    gate,
+    gate_backward,
+    log_sum_exp,
+    norm,
+    norm_backward,
+    rotate,
+    rotate_backward,
+    softmax_backward,
+)
 
 _FUNCTIONS: dict[str, Callable[..., None]] = {
     "norm": norm,

@@ -1,25 +1,29 @@
 """Gated delta layers over packed sequences, differentiable: state and convolution begin anew with each one.
 
 Backward computes each wave of chunks again from the state before it, so that nothing is kept but inputs, outputs and
-one state per wave.
+one state per wave. On a GPU in bf16 the package flash-linear-attention may compute it; ours is its reference.
 
-Legend: N packed positions, M chunks of a wave, T positions of a chunk, R of them that are not padding, V value heads,
-E features of a value, C channels, S sequences of a group.
+Legend: N packed positions, M chunks of a wave, T positions of a chunk, R of them that are not padding, K key heads,
+V value heads, D features of a key, E features of a value, C channels, S sequences of a group.
 """
 
+import functools
+import importlib
 import itertools
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from cookhouse.engine.model.delta import fla
+from cookhouse.engine.kernels.upload import upload
 from cookhouse.engine.model.delta.chunks import DeltaSpan, Group, Wave, groups_of
 from cookhouse.engine.model.delta.convolution import Convolution, inside_of
 from cookhouse.engine.model.delta.inputs import DeltaInputs, StateShape
 from cookhouse.engine.model.delta.rule import Chunks, OnStep, run_chunks
+from cookhouse.engine.switches import VARIABLE, is_on
+from cookhouse.errors import InputError
 
 
 class PackedDelta:
@@ -34,9 +38,10 @@ class PackedDelta:
         self._inside: dict[int, list[Tensor]] = {}
         """By taps; see `inside_of`."""
 
-    @cached_property
+    @functools.cached_property
     def _starts_S1(self) -> Tensor:  # noqa: N802  a shape suffix
-        return fla.starts_of(self._lengths, self._device)
+        """First row of each sequence, and the number of rows."""
+        return upload(np.array([0, *itertools.accumulate(self._lengths)], np.int64), self._device)
 
     def recur(self, inputs: DeltaInputs) -> Tensor:
         """Output (N, V, E) in the precision of the inputs."""
@@ -44,8 +49,8 @@ class PackedDelta:
         if num_taps not in inside:
             inside[num_taps] = inside_of(self._lengths, num_taps, self._device)
         mixed_NC: Tensor = Convolution.apply(inputs.mixed_NC, inputs.taps_CW, inside[num_taps])  # type: ignore[no-untyped-call]
-        if fla.is_chosen(mixed_NC):
-            return fla.run_packed(mixed_NC, inputs.decay_NV, inputs.beta_NV, inputs.shape, self._starts_S1)
+        if _uses_fla(mixed_NC):
+            return _run_fla(mixed_NC, inputs.decay_NV, inputs.beta_NV, inputs.shape, self._starts_S1)
         out: Tensor = _PackedRule.apply(  # type: ignore[no-untyped-call]
             mixed_NC, inputs.decay_NV, inputs.beta_NV, inputs.shape, self._groups
         )
@@ -122,3 +127,45 @@ def _compute(
     chunks = Chunks.of(mixed, decay.masked_fill(is_padding, 0.0), beta.masked_fill(is_padding, 0.0), shape)
     out_MKGTE, state = run_chunks(chunks, state, wave.counts, on_step)
     return out_MKGTE.permute(0, 3, 1, 2, 4).flatten(2, 3), state
+
+
+def _uses_fla(x: Tensor) -> bool:
+    """Whether tensors like this go through the package flash-linear-attention."""
+    return x.device.type == "cuda" and x.dtype == torch.bfloat16 and is_on("fla")
+
+
+def _run_fla(mixed_NC: Tensor, decay_NV: Tensor, beta_NV: Tensor, shape: StateShape, starts_S1: Tensor) -> Tensor:
+    """Output (N, V, E) of convolved inputs, decays and rates, differentiable; each sequence begins with no state.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    keys = shape.num_key_heads * shape.key_dim
+    q, k, v = torch.split(mixed_NC, [keys, keys, shape.num_value_heads * shape.value_dim], -1)
+    q_1NVD, k_1NVD = (
+        x.reshape(1, -1, shape.num_key_heads, shape.key_dim).repeat_interleave(shape.per_key, 2) for x in (q, k)
+    )
+    v_1NVE = v.reshape(1, -1, shape.num_value_heads, shape.value_dim)
+    out_1NVE, _ = _fla_rule()(
+        q_1NVD,
+        k_1NVD,
+        v_1NVE,
+        g=decay_NV.unsqueeze(0),
+        beta=beta_NV.unsqueeze(0),
+        scale=shape.key_dim**-0.5,
+        use_qk_l2norm_in_kernel=True,
+        cu_seqlens=starts_S1,
+    )
+    out_NVE: Tensor = out_1NVE[0]
+    return out_NVE
+
+
+@functools.cache
+def _fla_rule() -> Callable[..., Any]:
+    try:
+        rule: Callable[..., Any] = importlib.import_module("fla.ops.gated_delta_rule").chunk_gated_delta_rule
+    except ImportError as error:
+        raise InputError(
+            f"{VARIABLE} names fla, and flash-linear-attention is not here ({error}); install it, or leave fla out"
+        ) from error
+    return rule

@@ -3,8 +3,7 @@
     frames       messages between the pool and a worker
     kernel       the system calls that Python does not wrap
     namespaces   a worker's own users, processes, network and file system
-    seccomp      system calls that no program may make
-    confinement  what a forked child gives up before it runs a program
+    confinement  what a forked child gives up before it runs a program, system calls among it
     program      a program as the main module of a forked child
     modules      modules made from texts
     execution    one run: fork, watch, kill, collect

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.engine.files import checkpoint
-from cookhouse.engine.lora.experts import LoraExperts, _is_interleaved
 from cookhouse.engine.lora.grouped import arrange
 from cookhouse.engine.lora.lora import AdapterLayout, Adapters, Routing, Segment, Segments, Weights
+from cookhouse.engine.lora.sites import LoraExperts, _is_interleaved
 from cookhouse.errors import InputError
 
 CPU = torch.device("cpu")

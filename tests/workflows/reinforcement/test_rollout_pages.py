@@ -4,7 +4,7 @@ import pytest
 
 from cookhouse.chat import Message
 from cookhouse.data import build_renderer
-from cookhouse.workflows.reinforcement.questions import QuestionReader
+from cookhouse.workflows.reinforcement.rollout_pages import QuestionReader
 
 SYSTEM: Message = {"role": "system", "content": "Be short."}
 ASKED: Message = {"role": "user", "content": "What is\n\n2 + 3?"}

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from cookhouse.engine.kernels.choice import kernels_for
-from cookhouse.engine.kernels.elementwise import RmsNorm, RotateHeads, SiluGate
+from cookhouse.engine.kernels.fused import RmsNorm, RotateHeads, SiluGate
 from tests.engine.numerics import check, random
 
 EPS = 1e-6

@@ -8,7 +8,7 @@ from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import Event, Record, Telemetry
 from cookhouse.training import FinishedStep
 from cookhouse.weights.checkpoints import Cursor
-from cookhouse.workflows.reinforcement.divergence import DivergenceWatch
+from cookhouse.workflows.reinforcement.objective import DivergenceWatch
 
 
 class Kept:
