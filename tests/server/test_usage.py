@@ -20,9 +20,8 @@ from cookhouse.engine.contract import Account, Amount
 from cookhouse.runs import History, Launch
 from cookhouse.runs.history.facts import usage_text
 from cookhouse.server.access.auth import KeyRing
-from cookhouse.server.pool.meter import Meter
+from cookhouse.server.pool.meter import Meter, Metering
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.requests.metering import Metering
 from cookhouse.server.storage.store.store import Store
 from cookhouse.server.storage.store.usage import Usage
 from cookhouse.training import TrainingSession, connect_to

@@ -253,7 +253,7 @@ def _start(config: SweepSettings) -> Halving:
 
 
 def _rung_result(halving: Halving, run: str, rung: int, record: RunRecord, summary: RunSummary) -> RungResult | None:
-    """What was measured of a run that is paused at a rung, or has finished; None: the metric was not."""
+    """Measurement of a run that is paused at a rung, or has finished; None: the metric was not."""
     assert halving.metric is not None
     value, stderr = _value(record, halving.metric, summary)
     if value is None:

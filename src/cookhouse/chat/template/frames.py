@@ -183,7 +183,7 @@ def _left_out(template: ChatTemplate, start: AnswerStart) -> ThinkingFrame | Non
 def extends(
     template: ChatTemplate, start: AnswerStart, *, thinks: bool, writes_calls: bool, declares_tools: bool
 ) -> bool:
-    """Whether no turn changes what was written before it, as far as a few conversations show."""
+    """True if no turn changes what was written before it, as far as a few conversations show."""
     thought: Any = [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "a"}]
     answer: Message = {"role": "assistant", "content": thought if thinks else "a"}
     talks: list[list[Message]] = [[_USER, answer, _USER, answer], [_USER, _PLAIN, _USER, _PLAIN]]
@@ -209,7 +209,7 @@ def _is_extended(template: ChatTemplate, start: AnswerStart, talk: Sequence[Mess
 
 
 def _is_written(template: ChatTemplate, talk: Sequence[Message]) -> bool:
-    """Whether the template has a form for a conversation, and for its beginning."""
+    """True if the template has a form for a conversation, and for its beginning."""
     try:
         return bool(template.render(talk)) and bool(template.render(talk[:2], prompt=True))
     except InputError:

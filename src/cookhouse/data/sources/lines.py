@@ -257,7 +257,7 @@ class CsvRows:
             )
 
     def _find_records(self, text: TextIO) -> tuple[list[int], list[int]]:
-        """Where the first record of each block begins, and how many begin in the block, the header among them."""
+        """Start of the first record of each block, and the number that begin in the block, the header among them."""
         length = block_bytes(self.num_bytes)
         starts: list[int] = []
         counts: list[int] = []

@@ -76,7 +76,7 @@ _PATTERN = re.compile(r"\^?(\.\*)?([\w.]|\\\.)+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Those of all modules, and of some by patterns of their names, as PEFT's `get_pattern_key` finds them."""
+    """Ranks of all modules, and of some by patterns of their names, as PEFT's `get_pattern_key` finds them."""
 
     rank: int
     alpha: float

@@ -104,7 +104,7 @@ class LoraExperts(nn.Module):
 
     @staticmethod
     def can_replace(module: nn.Module) -> bool:
-        """Whether a module keeps its experts in the way this class computes."""
+        """True if a module keeps its experts in the way this class computes."""
         names = {key for key, _ in module.named_parameters(recurse=False)}
         wanted = {"gate_up_proj", "down_proj"}
         has_flags = all(hasattr(module, flag) for flag in ("is_transposed", "_apply_gate"))
@@ -136,7 +136,7 @@ class LoraExperts(nn.Module):
 
 
 def _is_interleaved(base: Any) -> bool:
-    """Whether features of gate and up alternate. Without a flag for it, as in `transformers` 5.0, those that are
+    """True if features of gate and up alternate. Without a flag for it, as in `transformers` 5.0, those that are
     transposed do: they are gpt-oss's alone.
     """
     return not getattr(base, "is_concatenated", not base.is_transposed)

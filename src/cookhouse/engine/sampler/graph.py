@@ -252,7 +252,7 @@ class CudaCapture:
 
     @property
     def num_bytes(self) -> int:
-        """What graphs hold for what they compute on the way: nothing else can use it as long as any of them is left."""
+        """Bytes that graphs hold for intermediate values: nothing else can use it as long as any of them is left."""
         return self._num_bytes if self._graphs else 0
 
     def __call__(self, step: Step) -> Step:

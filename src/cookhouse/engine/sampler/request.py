@@ -107,7 +107,7 @@ class RunningRequest:
     """Prompt tokens that the cache already held."""
 
     def newest(self, sequences: Seq[Sequence]) -> SampleOutput:
-        """What a step gave: the last token of each of these sequences, none of the others."""
+        """Output of a step: the last token of each of these sequences, none of the others."""
         by_index = {sequence.index: _sampled(sequence, last=1) for sequence in sequences}
         return self._output(
             [by_index.get(index, _NO_TOKENS) for index in range(self.request.num_samples)], is_partial=True
@@ -151,7 +151,7 @@ def _sampled(sequence: Sequence, *, last: int) -> SampledSequence:
 def together_or_alone(
     items: Seq[_T], run: Callable[[Seq[_T]], _R], *, what: str
 ) -> Iterator[tuple[Seq[_T], _R | Exception]]:
-    """What `run` gives for all of the items; where it fails, for each alone: what it gives, or how it failed.
+    """Results of `run` for all of the items; where it fails, for each alone the result or the error.
 
     `run` must be one that can be repeated.
     """

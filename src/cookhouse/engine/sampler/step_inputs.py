@@ -130,15 +130,15 @@ class AdapterSlots:
 
     @property
     def can_compute(self) -> bool:
-        """Whether the model's products can go through a stack without reading back to the host."""
+        """True if the model's products can go through a stack without reading back to the host."""
         return self._base.routing.is_grouped or not (self._is_shared or self._has_experts)
 
     def can_hold(self, weights: Sequence[Weights]) -> bool:
-        """Whether steps of these weights can go through a stack: one that it `can_compute`, of a size it may have."""
+        """True if steps of these weights can go through a stack: one that it `can_compute`, of a size it may have."""
         return self.can_compute and (self.fits(weights) or self._size(weights) is not None)
 
     def fits(self, weights: Sequence[Weights]) -> bool:
-        """Whether the present stack has the slots and the rank for these."""
+        """True if the present stack has the slots and the rank for these."""
         if self.groups is None:
             return False
         stack = self.groups.stack
@@ -201,7 +201,7 @@ class AdapterSlots:
         return next((size for size in sizes if self._may_take(*size)), None)
 
     def _may_take(self, num_slots: int, rank: int) -> bool:
-        """Whether a stack takes its share at most, and is smaller than any for which memory ran out lately."""
+        """True if a stack takes its share at most, and is smaller than any for which memory ran out lately."""
         now = monotonic()
         if any(now < until and num_slots >= s and rank >= r for (s, r), until in self._refused.items()):
             return False

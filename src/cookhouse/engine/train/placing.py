@@ -79,7 +79,7 @@ def groups_of(data_D: Sequence[TrainingDatum], num_together: int, budget_tokens:
 
 
 def pack(lengths: Sequence[int], budget_tokens: int) -> list[list[int]]:
-    """Which groups lie in each pass of at most `budget_tokens` positions, by index, in the order they lie; one longer
+    """Groups of each pass of at most `budget_tokens` positions, by index, in the order they lie; one longer
     than the budget gets its own pass.
 
     Longest first into the first pass with room: few passes, and neighbors of like length, which attention pads least.

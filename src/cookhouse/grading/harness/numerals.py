@@ -271,7 +271,7 @@ def _symbol_name(match: re.Match[str]) -> str | None:
 
 
 def _may_be_unit(words: str, space: str) -> bool:
-    """Whether letters after a number are a unit, not a variable or a function."""
+    """True if letters after a number are a unit, not a variable or a function."""
     if re.search(f"[{CJK}]", words):
         return words in _SYNONYMS or (_NO_CJK_UNITS.search(words) is None and words[0] not in CJK_SCALES)
     if words in ("G", "M"):  # a thousand millions, a million

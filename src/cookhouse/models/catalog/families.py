@@ -127,7 +127,7 @@ def renderers_of_type(model_type: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What the table says of models whose name fits a pattern."""
+    """Properties of models whose name fits a pattern."""
 
     pattern: str
     """Of the name after the organization, as a whole."""

@@ -215,7 +215,7 @@ def _reasons(error: ValidationError) -> str:
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """What stands before the first section, and the entries of `Args:`, each on one line."""
+    """Text before the first section, and the entries of `Args:`, each on one line."""
     description, *sections = re.split(r"^(\w+):[ \t]*$", text, flags=re.MULTILINE)
     described: dict[str, str] = {}
     for title, body in zip(sections[::2], sections[1::2], strict=True):

@@ -5,13 +5,12 @@ from typing import Any
 
 from tinker import types
 
-from cookhouse.server.pool.meter import Meter
+from cookhouse.server.pool.meter import Meter, Metering
 from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.requests.completions.completions import Answers
 from cookhouse.server.requests.completions.weights import WeightNames
 from cookhouse.server.requests.fair_lock import FairLock
 from cookhouse.server.requests.intake import Intake, Kind, Read
-from cookhouse.server.requests.metering import Metering
 from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.recordings import Recordings
 from cookhouse.server.requests.sampling import SamplingRequests

@@ -189,7 +189,7 @@ def shown_datums(parts: Answered[Any], count: int) -> list[AnsweredDatum]:
 
 
 def example_row(shown: AnsweredDatum, find_logprobs: FindLogprobs) -> dict[str, Any]:
-    """What is kept of a datum. Values stand in the shape of its targets; those that it does not have are left out."""
+    """Row of a datum. Values stand in the shape of its targets; those that it does not have are left out."""
     inputs = shown.datum.loss_fn_inputs
     targets = inputs["target_tokens"].to_numpy()
     found = {

@@ -40,7 +40,7 @@ def write_teacher_record(path: Path, record: TeacherRecord) -> None:
 
 
 def read_teacher_record(path: Path) -> TeacherRecord | None:
-    """What was kept; None if nothing was.
+    """Record of the teacher; None if there is none.
 
     Raises:
         InputError: the file holds something else.

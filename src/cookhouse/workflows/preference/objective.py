@@ -166,7 +166,7 @@ def pair_logprobs(
 
 
 def pairs_of_sums(sums_D: Array, tokens_D: Array, reference_P2: Array) -> PairLogprobs[Array]:
-    """What is known of pairs whose answers have these sums, interleaved."""
+    """Log-probabilities of pairs whose answers have these sums, interleaved."""
     return PairLogprobs(
         chosen_P=sums_D[0::2],
         rejected_P=sums_D[1::2],

@@ -193,7 +193,7 @@ def _result(state: PreferenceState, seconds: float) -> RunResult[PreferenceState
 
 
 def _facts(state: PreferenceState) -> dict[str, str]:
-    """What would be trained: pairs, tokens, the loss, the reference, steps, and the adapter."""
+    """Facts of a dry run: pairs, tokens, the loss, the reference, steps, and the adapter."""
     config, pairs, counted = state.config, state.dataset.pairs, state.counts.statistics
     num_cut = sum(any(each.num_cut_tokens for each in pair.examples) for pair in pairs)
     num_pairs, about, held_out = counted.num_examples // 2, "", f"; {len(state.held_out):,} held out"

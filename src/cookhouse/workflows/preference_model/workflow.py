@@ -247,7 +247,7 @@ def _figures(first: _Row, last: _Row, after: _Row) -> tuple[Figure, ...]:
 
 
 def _facts(state: PreferenceModelState) -> dict[str, str]:
-    """What would be trained: comparisons, tokens, labels, steps, and the adapter."""
+    """Facts of a dry run: comparisons, tokens, labels, steps, and the adapter."""
     config, found = state.config, state.dataset.statistics
     labels = Counter(row.label for row in state.data.train)
     counts = ", ".join(f"{labels[label]:,} {label}" for label in LABELS if labels[label])

@@ -144,7 +144,7 @@ class QuestionReader:
 
     @cached_property
     def _marks(self) -> tuple[str, str]:
-        """What stands before and behind what a user says, wherever that is in a conversation."""
+        """Texts before and behind a user's message, wherever that is in a conversation."""
         asked: Message = {"role": "user", "content": _ASKED}
         answered: Message = {"role": "assistant", "content": _ANSWERED}
         first = self._decoded(self._renderer.build_generation_prompt([asked]))
@@ -161,5 +161,5 @@ class QuestionReader:
 
 
 def _shared(*texts: str) -> str:
-    """What all of them begin with."""
+    """Beginning that all of them have in common."""
     return "".join(letters[0] for letters in takewhile(lambda some: len(set(some)) == 1, zip(*texts, strict=False)))

@@ -153,7 +153,7 @@ def _held_out_in_words(state: SupervisedState) -> str:
 
 
 def _facts(state: SupervisedState) -> dict[str, str]:
-    """What would be trained: conversations, tokens, steps, and the adapter."""
+    """Facts of a dry run: conversations, tokens, steps, and the adapter."""
     config, counts = state.config, state.counts
     found = counts.statistics
     read = state.train if counts.num_sampled is None else ()

@@ -18,13 +18,13 @@ from tests.server.storage.checkpoints.test_checkpoints import fill
 from cookhouse.errors import InputError
 from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.storage.checkpoints.state_folder import stored_checkpoints
-from cookhouse.server.storage.store import schema
+from cookhouse.server.storage.store import database
 from cookhouse.server.storage.store.database import is_outdated
 from cookhouse.server.storage.store.state_dir import lock_state_dir
 from cookhouse.server.storage.store.store import Store
 from cookhouse.server.storage.store.tables import Base
 
-OLDER = schema.revisions()[:-1]
+OLDER = database.schema_revisions()[:-1]
 FIRST = """INSERT INTO checkpoints
     (checkpoint_id, model_id, kind, name, owner, base_model, lora, has_optimizer, size_bytes, created_at, user_metadata)
     VALUES ('0123', 's:train:0', 'weights', 'first', 'me', 'b', '{"rank": 4}', true, 7, 1.0, '{}')"""
@@ -77,7 +77,7 @@ def test_migrations_make_the_tables_that_the_store_uses(empty_place: Place) -> N
 def test_revisions_are_those_that_alembic_finds() -> None:
     """Would catch a file of a name that is not its revision: a database would be upgraded at every start, or never."""
     known = [script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()]
-    assert schema.revisions() == list(reversed(known))
+    assert database.schema_revisions() == list(reversed(known))
 
 
 @pytest.mark.parametrize("revision", OLDER)
@@ -103,8 +103,8 @@ def test_a_copy_of_the_file_is_kept_before_an_upgrade(tmp_path: Path, revision: 
     file = tmp_path / "server.db"
     make_older(file, revision)
     Store(file).close()
-    copy = tmp_path / f"server.db.before-{schema.newest()}"
-    assert (revision_of(file), revision_of(copy)) == (schema.newest(), revision)
+    copy = tmp_path / f"server.db.before-{database.newest_schema()}"
+    assert (revision_of(file), revision_of(copy)) == (database.newest_schema(), revision)
     with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("SELECT name FROM checkpoints").fetchall() == [("first",)]
     assert copy.stat().st_mode & 0o777 == 0o600
@@ -115,8 +115,10 @@ def test_a_file_that_cannot_be_copied_is_left_as_it_is(tmp_path: Path) -> None:
     """Would catch an upgrade without the copy that it promises."""
     file = tmp_path / "server.db"
     make_older(file)
-    (tmp_path / f"server.db.before-{schema.newest()}").mkdir()
-    with pytest.raises(InputError, match=rf"no copy could be written to .*before-{schema.newest()} before its"):
+    (tmp_path / f"server.db.before-{database.newest_schema()}").mkdir()
+    with pytest.raises(
+        InputError, match=rf"no copy could be written to .*before-{database.newest_schema()} before its"
+    ):
         Store(file)
     assert revision_of(file) == "0001"
 
@@ -143,13 +145,13 @@ def test_a_database_that_a_server_of_the_older_version_uses_is_left_alone(tmp_pa
 def test_a_failed_migration_changes_nothing(empty_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch half a schema, which no version could open."""
     make_older(empty_place)
-    upgrade = schema.upgrade
+    upgrade = database.upgrade_schema
 
     def upgrade_and_fail(connection: sa.Connection) -> None:
         upgrade(connection)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(schema, "upgrade", upgrade_and_fail)
+    monkeypatch.setattr(database, "upgrade_schema", upgrade_and_fail)
     with pytest.raises(KeyboardInterrupt):
         Store(empty_place)
     monkeypatch.undo()

@@ -130,7 +130,7 @@ def _compute(
 
 
 def _uses_fla(x: Tensor) -> bool:
-    """Whether tensors like this go through the package flash-linear-attention."""
+    """True if tensors like this go through the package flash-linear-attention."""
     return x.device.type == "cuda" and x.dtype == torch.bfloat16 and is_on("fla")
 
 

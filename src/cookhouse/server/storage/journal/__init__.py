@@ -1,8 +1,7 @@
 """The journal: what was accepted and is not yet part of a state on the disk."""
 
 from cookhouse.server.storage.journal.group_commit import GroupCommit
-from cookhouse.server.storage.journal.journal import FILES, OFF, Journal
-from cookhouse.server.storage.journal.reader import JournalReader
+from cookhouse.server.storage.journal.journal import FILES, OFF, Journal, JournalReader
 from cookhouse.server.storage.journal.rows import (
     AddAnswer,
     AddEntry,

@@ -14,10 +14,57 @@ from sqlalchemy.orm import Session
 
 from cookhouse.errors import InputError
 from cookhouse.server.refusals import StorageError
-from cookhouse.server.storage.store import schema
 from cookhouse.server.storage.store.failures import exhausted, locked
 from cookhouse.server.storage.store.postgresql import NOW, QUICK_SECONDS, Postgresql
 from cookhouse.server.storage.store.sqlite import Sqlite
+
+_log = logging.getLogger(__name__)
+_VERSIONS = Path(__file__).parent / "migrations" / "versions"
+_BUSY_SECONDS = 25
+"""How long a transaction waits for those before it, and again for another program's lock. The SDK waits 60 s."""
+_LISTING_SECONDS = 1.0
+"""The same where a list waits for rows to be written that it would have: without them it is old, and not wrong."""
+
+
+def schema_revision(connection: sa.Connection) -> str | None:
+    """Revision of a database; None if it is new.
+
+    Raises:
+        InputError: a newer version of cookhouse made it, or another program.
+    """
+    names = sa.inspect(connection).get_table_names()
+    versions = sa.table("alembic_version", sa.column("version_num"))
+    found = connection.execute(sa.select(versions.c.version_num)).scalar() if versions.name in names else None
+    if found is None and names:
+        raise InputError("it is another program's database; choose another database or state folder")
+    if found is not None and found not in schema_revisions():
+        raise InputError(
+            f"it was made by a newer version of cookhouse (schema {found}, this one has {newest_schema()}); "
+            "use that version, or choose another database or state folder"
+        )
+    return None if found is None else str(found)
+
+
+def schema_revisions() -> list[str]:
+    """Revisions of this version, oldest first. From the names of their files: loading Alembic takes long."""
+    return sorted(file.name.split("_")[0] for file in _VERSIONS.glob("[0-9]*.py"))
+
+
+def newest_schema() -> str:
+    return schema_revisions()[-1]
+
+
+def upgrade_schema(connection: sa.Connection) -> None:
+    """Bring a database to the schema of this version, in the transaction that the connection is in.
+
+    A change of the tables is a new file in `migrations/versions`, whose `down_revision` is the last one before.
+    """
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", "cookhouse.server.storage.store:migrations")
+    command.upgrade(config, "head")
 
 
 class Backend(Protocol):
@@ -70,13 +117,6 @@ class Backend(Protocol):
         ...
 
 
-_log = logging.getLogger(__name__)
-_BUSY_SECONDS = 25
-"""How long a transaction waits for those before it, and again for another program's lock. The SDK waits 60 s."""
-_LISTING_SECONDS = 1.0
-"""The same where a list waits for rows to be written that it would have: without them it is old, and not wrong."""
-
-
 class Database:
     """Short, blocking calls, from any thread; `record` alone never waits and cannot fail."""
 
@@ -100,14 +140,14 @@ class Database:
             with _named(self.backend):
                 self.backend.claim()
                 with self.reading() as session:
-                    revision = schema.revision(session.connection())
-                if revision != schema.newest():
+                    revision = schema_revision(session.connection())
+                if revision != newest_schema():
                     if revision is not None:
-                        self.backend.keep_copy(schema.newest())
+                        self.backend.keep_copy(newest_schema())
                     with self.writing() as session:
                         self.backend.lock_starts(session.connection())
-                        if schema.revision(session.connection()) != schema.newest():  # else another server has
-                            schema.upgrade(session.connection())
+                        if schema_revision(session.connection()) != newest_schema():  # else another server has
+                            upgrade_schema(session.connection())
         except BaseException:
             self.close()
             raise
@@ -234,7 +274,7 @@ def is_outdated(file: Path) -> bool:
     backend = _backend(file)
     try:
         with _named(backend), backend.readers.connect() as connection:
-            return schema.revision(connection) != schema.newest()
+            return schema_revision(connection) != newest_schema()
     finally:
         backend.readers.dispose()
 
