@@ -33,7 +33,7 @@ def let_go(error: Exception) -> None:
         torch.cuda.empty_cache()
 
 
-class Pool(Protocol):
+class MemoryPool(Protocol):
     """Memory of a GPU that torch holds for one use alone, as for captured graphs."""
 
     @property
@@ -45,10 +45,10 @@ class Pool(Protocol):
         """Bytes that torch holds for it, in use or not."""
 
 
-_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_pools: weakref.WeakSet[MemoryPool] = weakref.WeakSet()
 
 
-def note_pool(pool: Pool) -> None:
+def note_pool(pool: MemoryPool) -> None:
     """Count a pool as taken for as long as it is there."""
     _pools.add(pool)
 

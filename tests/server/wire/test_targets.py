@@ -8,7 +8,7 @@ from tinker.proto.response_conv import _tensor_data_from_proto
 from tinker.types._pydantic_types.tensor_data import TensorData
 
 from cookhouse.errors import InputError
-from cookhouse.server.wire.sampling import decode_targets, encode_targets
+from cookhouse.server.wire.samples import decode_targets, encode_targets
 
 
 def test_dense_cells_are_asked_row_by_row() -> None:

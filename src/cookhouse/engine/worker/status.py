@@ -27,7 +27,7 @@ Served = tuple[Account, str, int]
 """Whom a turn serves, for which command ("" for none), and by what weight."""
 
 
-class Meter:
+class WorkMeter:
     """Usage since it was last taken."""
 
     def __init__(self) -> None:

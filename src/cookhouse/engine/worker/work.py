@@ -33,7 +33,7 @@ from cookhouse.engine.worker.failing import canceled, failed
 from cookhouse.engine.worker.folders import Folders
 from cookhouse.engine.worker.saves import MakeWriter, Saves
 from cookhouse.engine.worker.snapshots import Snapshot, Snapshots
-from cookhouse.engine.worker.status import Meter, Served
+from cookhouse.engine.worker.status import Served, WorkMeter
 from cookhouse.engine.worker.turns import Turn, Turns, num_tokens
 from cookhouse.errors import InputError
 
@@ -47,7 +47,7 @@ class _Running:
 class Samples:
     """Told by the loop what to start and when to step; what has been used is counted."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: WorkMeter) -> None:
         self._meter = meter
         self._running: dict[str, _Running] = {}
 
@@ -143,7 +143,7 @@ class Work:
         """Base model and shape of each that there is."""
         self._dropped: list[Event] = []
         """What has not been told yet of snapshots that were dropped."""
-        self.meter = Meter()
+        self.meter = WorkMeter()
         self.samples = Samples(self.meter)
 
     def expect(self, command: Command) -> None:

@@ -1,9 +1,7 @@
 """Between the wire's messages and the engine's types; whatever cannot be decoded is an `InputError`."""
 
 from cookhouse.server.wire.fields import ValueCounter
-from cookhouse.server.wire.provenance import Provenance, Span
-from cookhouse.server.wire.sampling import SampleShape, decode_sample, encode_sample
-from cookhouse.server.wire.training import (
+from cookhouse.server.wire.passes import (
     TrainingHead,
     begun_training,
     decode_adam,
@@ -14,6 +12,8 @@ from cookhouse.server.wire.training import (
     provenance_of,
     training_counter,
 )
+from cookhouse.server.wire.provenance import Provenance, Span
+from cookhouse.server.wire.samples import SampleShape, decode_sample, encode_sample
 
 __all__ = [
     "Provenance",
