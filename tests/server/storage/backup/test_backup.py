@@ -14,7 +14,7 @@ from tests.server.storage.checkpoints.test_checkpoints import NEW
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.server.storage.backup import backup
-from cookhouse.server.storage.backup.backup import back_up
+from cookhouse.server.storage.backup.backup import back_up, copy_named
 from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.storage.store import sqlite
 from cookhouse.server.storage.store.rows import CheckpointRow
@@ -129,7 +129,7 @@ def test_what_goes_meanwhile_is_left_out(
         if source.name == going.checkpoint_id:
             state.checkpoints.delete(going)
             state.save("new")
-        return backup.copy_named(source, target)
+        return copy_named(source, target)
 
     monkeypatch.setattr(backup, "copy_named", copy_late)
     assert back_up(state.folder, tmp_path / "copy", say=unheard) == []
@@ -148,7 +148,7 @@ def test_what_an_earlier_try_copied_and_no_row_names_is_deleted(
         if len(tried) == 2:
             for row in rows:
                 state.checkpoints.delete(row)
-        return backup.copy_named(source, target)
+        return copy_named(source, target)
 
     monkeypatch.setattr(backup, "copy_named", copy_and_delete_both)
     assert back_up(state.folder, tmp_path / "copy", say=unheard) == []
@@ -171,7 +171,7 @@ def test_tries_are_bounded(state: State, tmp_path: Path, monkeypatch: pytest.Mon
         nonlocal count
         count += 1
         state.save("rolling", overwrite=True)
-        return backup.copy_named(source, target)
+        return copy_named(source, target)
 
     state.save("rolling")
     monkeypatch.setattr(backup, "copy_named", copy_late)
@@ -297,7 +297,7 @@ def test_a_folder_that_goes_while_it_is_copied_leaves_no_half(tmp_path: Path, mo
         source.rename(tmp_path / "deleted")
 
     monkeypatch.setattr(Path, "hardlink_to", link_and_lose)
-    assert not backup.copy_named(source, target)
+    assert not copy_named(source, target)
     assert not target.exists()
 
 
