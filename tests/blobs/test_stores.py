@@ -70,7 +70,8 @@ def s3() -> Iterator[str]:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        fsspec.filesystem("s3", endpoint_url=f"http://{host}:{port}").mkdir("bucket")
+        # All servers of a process have the same buckets.
+        fsspec.filesystem("s3", endpoint_url=f"http://{host}:{port}").makedirs("bucket", exist_ok=True)
         yield f"http://{host}:{port}"
     server.stop()
 
