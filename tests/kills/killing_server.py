@@ -55,11 +55,11 @@ def _around_commits(kind: type, before: Killer | None = None, after: Killer | No
     commit = getattr(GroupCommit, name)
 
     @wraps(commit)
-    async def killing(self: GroupCommit, *changes: Any) -> None:
+    async def killing(self: GroupCommit, *changes: Any, **options: Any) -> None:
         is_meant = any(isinstance(change, kind) for change in changes)
         if is_meant and before is not None:
             before()
-        await commit(self, *changes)
+        await commit(self, *changes, **options)
         if is_meant and after is not None:
             after()
 
