@@ -23,8 +23,8 @@ from tests.server.conftest import Cluster
 
 PATIENCE_SECONDS = 420.0
 """For a whole run; the SDK waits for up to 30 s between two tries."""
-_REFUSED = 2
-"""Exit code of a start that was refused."""
+_FAILED_STARTS = {2: "error: nobody answers at ", 1: "error: killed by signal 9"}
+"""Exit codes of starts while Ray's head was away, or under which the only worker was killed, by what they log."""
 _MAX_WAIT_SECONDS = 0.15
 """From an answer to the kill that was set for it: about what two steps take."""
 _DRAIN_SECONDS = 2.0
@@ -237,13 +237,14 @@ def run(
 
 
 def _odd_exits(server: KeptServer | SharedServers) -> list[int]:
-    """Exit codes of servers that were not killed, but for starts while Ray's head was away: each is refused in words,
-    and another follows.
-    """
+    """Exit codes of servers that were not killed, but for `_FAILED_STARTS`, which another start follows."""
     logs = [one.log.read_text(errors="replace") for one in server.servers]
-    num_refused = sum(log.count("error: nobody answers at ") for log in logs)
-    refused = [code for code in server.exit_codes if code == _REFUSED]
-    return [code for code in server.exit_codes if code not in (-signal.SIGKILL, _REFUSED)] + refused[num_refused:]
+    odd = [code for code in server.exit_codes if code != -signal.SIGKILL]
+    for code, words in _FAILED_STARTS.items():
+        num_failed = sum(log.count(words) for log in logs)
+        for _ in range(min(num_failed, odd.count(code))):
+            odd.remove(code)
+    return odd
 
 
 def _stuck(clients: Sequence[Client], server: KeptServer | SharedServers) -> str:
