@@ -1,7 +1,6 @@
 """Catches a server that does not go on with a state folder, or a killed one's journal, of an older version."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,6 @@ from tests.server.hosting import KEY, OTHER_KEY, hosted
 from tests.upgrade.client import Client
 from tests.upgrade.folders import SETTINGS, VERSIONS, check_pending, unpack, weights
 from tests.upgrade.make_folders import describe
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("version", VERSIONS)
 
@@ -33,7 +31,7 @@ def test_a_state_folder_is_served_with_all_that_it_lists(version: str, tmp_path:
     known, state_dir = older.known, older.folder / "state"
     before, published, expiring = known["paths"]
     with served(state_dir) as (mine, url), Client(url, OTHER_KEY) as others:
-        wait_until(lambda: time.time() < known["expires_at"] or expiring not in str(mine.get("/checkpoints")))
+        # One has an end, which may have come: a server deletes none in its first hour.
         found, expected = describe(mine, known), known["described"]
         for each in (found, expected):
             each["checkpoints"] = [[*row] for row in each["checkpoints"] if row[0] != expiring]
