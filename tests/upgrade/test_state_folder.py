@@ -1,5 +1,6 @@
 """Catches a server that does not go on with a state folder, or a killed one's journal, of an older version."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from cookhouse.server.storage.checkpoints.state_folder import stored_checkpoints
+from cookhouse.server.storage.store.clock import Clock
 from tests.kills.server import KEYS, KeptServer
 from tests.server.fake_engine import FakeEngine
-from tests.server.hosting import KEY, OTHER_KEY, hosted
+from tests.server.hosting import KEY, OTHER_KEY, Host, hosted
 from tests.upgrade.client import Client
 from tests.upgrade.folders import SETTINGS, VERSIONS, check_pending, unpack, weights
 from tests.upgrade.make_folders import describe
@@ -19,10 +21,10 @@ pytestmark = pytest.mark.parametrize("version", VERSIONS)
 
 
 @contextmanager
-def served(state_dir: Path, key: str = KEY) -> Iterator[tuple[Client, str]]:
-    """A connection with a key to a server over the fake engine, and that server's address."""
-    with hosted(state_dir, FakeEngine, SETTINGS) as host, Client(host.url, key) as client:
-        yield client, host.url
+def served(state_dir: Path) -> Iterator[tuple[Client, Host]]:
+    """A connection to a server over the fake engine, and that server."""
+    with hosted(state_dir, FakeEngine, SETTINGS) as host, Client(host.url, KEY) as client:
+        yield client, host
 
 
 def test_a_state_folder_is_served_with_all_that_it_lists(version: str, tmp_path: Path) -> None:
@@ -30,18 +32,18 @@ def test_a_state_folder_is_served_with_all_that_it_lists(version: str, tmp_path:
     older = unpack(version, "served", tmp_path)
     known, state_dir = older.known, older.folder / "state"
     before, published, expiring = known["paths"]
-    with served(state_dir) as (mine, url), Client(url, OTHER_KEY) as others:
-        # One has an end, which may have come: a server deletes none in its first hour.
-        found, expected = describe(mine, known), known["described"]
-        for each in (found, expected):
-            each["checkpoints"] = [[*row] for row in each["checkpoints"] if row[0] != expiring]
-        assert found == expected
+    with served(state_dir) as (mine, host), Client(host.url, OTHER_KEY) as others:
+        assert json.loads(json.dumps(describe(mine, known))) == known["described"]
         assert b"grad_norm" in mine.answer(known["unfetched"])
         assert others.get("/sessions")["sessions"] == [known["theirs"]["session_id"]]
         assert others.http.post("/weights_info", json={"tinker_path": before}).status_code == 404
         others.post("/weights_info", tinker_path=published)
         mine.answer(mine.send_sample(known["sampler_id"], 2))
         loaded = mine.loaded(mine.session(), 0, known["left"])
+        late = itertools.count(known["expires_at"], 7200)
+        host.service.storage.store.clock = Clock(system=lambda: known["expires_at"], uptime=lambda: next(late))
+        listed = {kept["tinker_path"] for kept in mine.get("/checkpoints")["checkpoints"]}
+        assert {before, published, known["left"], expiring} - listed == {expiring}
         again = str(json.loads(mine.answer(mine.send_save(loaded, 1, "again")))["path"])
     assert {kept.row.path for kept in stored_checkpoints(state_dir)} >= {before, published, known["left"], again}
     was, now = (weights(state_dir / "server.db", state_dir / "checkpoints", path) for path in (known["left"], again))
