@@ -45,7 +45,7 @@ class OpenSet(Generic[T]):
     likely: tuple[str, ...] = ()
     """Those that are named to whoever asks for one that there is not, where none is near; empty: the first of all."""
     way_out: str = ""
-    """What they are given besides."""
+    """Sentence at the end of the error for a name that there is not."""
     other_spelling: Callable[[str], str] = str
     """`file.py:NAME` for a name that is spelled as usual; any other as it is."""
     _registered: dict[str, T] = field(default_factory=dict)

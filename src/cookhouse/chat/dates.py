@@ -3,7 +3,6 @@
 import datetime
 
 CURRENT_DATE = datetime.date(2025, 6, 28)
-"""What such a format, or a chat template that asks for the time, has wherever nobody gives another day: always the
-same one, that of OpenAI's examples of Harmony, so that a conversation has the same tokens on every day, in training as
-in sampling.
+"""Day of such a format, or of a chat template that asks for the time, unless another is given: that of OpenAI's
+examples of Harmony, so that a conversation has the same tokens on every day, in training as in sampling.
 """

@@ -158,7 +158,7 @@ _WANTED: Mapping[str, str] = {
     "less_than_equal": "is more than {le}, the most allowed",
     "less_than": "has to be less than {lt}",
 }
-"""What is wrong with a value, by the type of pydantic's error, which typer checks values with."""
+"""Fault of a value, by the type of pydantic's error, which typer checks values with."""
 
 
 def usage_message(error: typer.TyperException) -> str:

@@ -11,6 +11,10 @@ from urllib.parse import urlsplit
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.service.process import ServerProcess, started_server
 
+_log = logging.getLogger(__name__)
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
+"""Between two tries of a server whose cluster is away; doubled each time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
@@ -36,11 +40,6 @@ class Deaths:
         since = self._served_seconds - self._restarts.within_seconds
         self._at = [*(at for at in self._at if at >= since), self._served_seconds]
         return len(self._at) >= self._restarts.max_deaths
-
-
-_log = logging.getLogger(__name__)
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
-"""Between two tries of a server whose cluster is away; doubled each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,13 @@ from cookhouse.data.sources.parts import sampled
 from cookhouse.data.sources.store import RawRow, Rows, num_rows
 from cookhouse.errors import InputError
 
+MAX_WHOLE_BYTES = 32 * 2**20
+"""Larger sets are streamed; smaller ones are read, checked and tokenized as a whole before the first step."""
+_WINDOW_BYTES = 8 * 2**20
+_SAMPLE_BYTES = 2**20
+_SAMPLE_ROWS = 256
+_log = logging.getLogger(__name__)
+
 
 class BlockOrder:
     """The order drawn from `key`."""
@@ -53,13 +60,6 @@ class BlockOrder:
             yield window, start - first, end - first
             start = end
 
-
-MAX_WHOLE_BYTES = 32 * 2**20
-"""Larger sets are streamed; smaller ones are read, checked and tokenized as a whole before the first step."""
-_WINDOW_BYTES = 8 * 2**20
-_SAMPLE_BYTES = 2**20
-_SAMPLE_ROWS = 256
-_log = logging.getLogger(__name__)
 
 Render = Callable[[Conversation], Sequence[Example]]
 """The examples of a conversation. Raises `InputError`, naming it."""

@@ -26,6 +26,10 @@ _BOM = b"\xef\xbb\xbf"
 
 OpenFile: TypeAlias = Callable[[], BinaryIO]
 """Opens the file anew, for one reading."""
+_BOM_LETTERS = "\xef\xbb\xbf"
+"""As it is read byte by byte."""
+_WAY_OUT = "put a cell that begins with a quote, or holds a line break, between quotes, and double those within it"
+_log = logging.getLogger(__name__)
 
 
 def block_bytes(num_bytes: int) -> int:
@@ -167,12 +171,6 @@ class Quotes:
 
     def _are_records(self, lines: Sequence[str]) -> bool:
         return all(line.strip("\r\n") and line.count(self._delimiter) == self._num_cells - 1 for line in lines)
-
-
-_BOM_LETTERS = "\xef\xbb\xbf"
-"""As it is read byte by byte."""
-_WAY_OUT = "put a cell that begins with a quote, or holds a line break, between quotes, and double those within it"
-_log = logging.getLogger(__name__)
 
 
 class CsvRows:

@@ -138,13 +138,13 @@ class SampleRequest:
     top_k: int = -1
     top_p: float = 1.0
     stop: Sequence[str | int] | None = None
-    """What ends a sample besides the model's end tokens; empty: nothing does but `max_tokens`, end tokens neither."""
+    """Texts or tokens that end a sample besides the model's end tokens; empty: only `max_tokens` ends it."""
     prompt_logprobs: bool = False
     topk_prompt_logprobs: int = 0
     topk_sample_logprobs: int = 0
     prompt_targets: PromptTargets | None = None
     is_streamed: bool = False
-    """Whether its tokens are sent as they come, as well as the whole at its end."""
+    """True if its tokens are sent as they come, as well as the whole at its end."""
 
     @property
     def scores_prompt(self) -> bool:

@@ -1,5 +1,5 @@
-"""A sampling request: its bounds, whatever the memory; one under way, with what is told of it; and which of several is
-to blame where computing them together fails.
+"""A sampling request: its bounds, whatever the memory; its state and reports while it runs; and which of several is to
+blame where computing them together fails.
 
 Legend: T tokens of a sample, K candidates for each.
 """

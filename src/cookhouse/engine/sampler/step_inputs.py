@@ -26,7 +26,7 @@ _REFUSED_SECONDS = 60.0
 
 class StepInputs:
     """Rows after those of the pieces are padding: each a sequence of one position in the scratch block. Tables stay on
-    the device: a step is told what has changed of them.
+    the device: a step is given their changes.
     """
 
     def __init__(self, cache: KeyValueCache, device: torch.device, *, max_rows: int, max_blocks: int) -> None:
@@ -124,7 +124,7 @@ class AdapterSlots:
         self._serials = self._slots(())
         """Of the slots in use."""
         self.groups: Groups | None = None
-        """What a captured step goes through; `grow` and `clear` replace it."""
+        """Groups that a captured step goes through; `grow` and `clear` replace it."""
         self._refused: dict[tuple[int, int], float] = {}
         """Slots and rank of stacks for which memory ran out, and until when they are not tried."""
 

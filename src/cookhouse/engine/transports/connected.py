@@ -50,7 +50,7 @@ class Connected:
         self._events: list[Event] = []
         self._has_events = asyncio.Event()
         self._is_over = False
-        """Whether no more events will come."""
+        """True once no more events will come."""
         self._ending: asyncio.Task[None] | None = None
         self._is_closing = False
 

@@ -32,6 +32,8 @@ _JOINED_BYTES = 2**16
 _DTYPES: Final = {dtype.str: dtype for dtype in map(np.dtype, "?bhilqBHILQefd")}
 
 Pieces = list[memoryview]
+_MAX_GATHERED = 1000
+"""Pieces of one write: Linux takes 1024."""
 
 
 class MessageError(Exception):
@@ -214,10 +216,6 @@ class Receiver:
             if not _HEADER.size - _LENGTH_BYTES <= num_bytes <= MAX_FRAME_BYTES:
                 raise MessageError(f"a frame says that it has {num_bytes:,} bytes")
             self._target = np.empty(num_bytes, np.uint8).data
-
-
-_MAX_GATHERED = 1000
-"""Pieces of one write: Linux takes 1024."""
 
 
 class Sender:

@@ -31,7 +31,7 @@ class Simulated:
         self._outbox = Outbox()
         self._wake = asyncio.Event()
         self._early: list[Command] = []
-        """What came before there was an engine."""
+        """Commands that came before there was an engine."""
         self._loop: Loop | None = None
         self._told: list[Event] = []
         """By the present turn, which is not over yet."""

@@ -41,6 +41,9 @@ _LEAST_SHARE = 1 / 16
 """Of what was free when it was reported last: a smaller change is not reported."""
 _LOOK_SECONDS = 1.0
 """Between two looks, where nothing was done that takes memory for good, or gives it back: caches grow meanwhile."""
+_log = logging.getLogger(__name__)
+_TELL_SECONDS = 0.1
+"""Interval at which usage is reported while nothing ends."""
 
 
 class RoomWatch:
@@ -71,10 +74,6 @@ def _takes_memory(turn: Turn | None) -> bool:
     """True if it takes memory for good, or loads a base model."""
     return turn is not None and turn.kind != "sample" and not isinstance(turn.commands[0], Pass | Step)
 
-
-_log = logging.getLogger(__name__)
-_TELL_SECONDS = 0.1
-"""How often usage is reported while nothing ends."""
 
 Tell = Callable[[Sequence[Event]], None]
 """Takes events, in order; from any thread."""
@@ -184,7 +183,7 @@ class Runner:
         self._has_news = False
         self._is_stopping = False
         self._early: list[Command] = []
-        """What came before there was an engine."""
+        """Commands that came before there was an engine."""
         self._loop: Loop | None = None
 
     def submit(self, commands: Sequence[Command]) -> None:

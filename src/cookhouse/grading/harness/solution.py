@@ -148,8 +148,8 @@ def _public(name: str) -> dict[str, Any]:
 
 
 NAMES: dict[str, Any] = {}
-"""What programs of contests use without importing it: LiveCodeBench, APPS and TACO put star imports of these modules
-before a program, and the modules themselves."""
+"""Names that programs of contests use without importing them: LiveCodeBench, APPS and TACO put star imports of these
+modules before a program, and the modules themselves."""
 for _name in _STARRED:
     NAMES |= _public(_name)
 NAMES |= {_name: importlib.import_module(_name) for _name in _MODULES}

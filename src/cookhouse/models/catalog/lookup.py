@@ -173,7 +173,7 @@ class Fitting:
 
     renderer: str
     why_template: str = ""
-    """Where it is `template` and a renderer of the model's kind has its tokens: where that one writes otherwise."""
+    """Differences from the renderer of the model's kind, if this is `template` and such a renderer has its tokens."""
 
 
 @cache

@@ -23,6 +23,8 @@ _OTHER = "other"
 """What fits no route."""
 _GONE = 499
 """The status of an answer that nobody reads."""
+_LENGTHS = {b"content-length", b"transfer-encoding"}
+_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +132,8 @@ def _quantile(ordered: list[float], share: float) -> float:
     return ordered[max(0, -(-len(ordered) * round(share * 100) // 100) - 1)]
 
 
-_LENGTHS = {b"content-length", b"transfer-encoding"}
-_NAMES = ("127.0.0.1", "localhost", "[::1]")
-
-
 class Guard:
-    """Refuses a request with Content-Length beside Transfer-Encoding (RFC 9112, 6.1), and one for another host; the
+    """Refuses a request with both Content-Length and Transfer-Encoding (RFC 9112, 6.1), and one for another host; the
     connection is closed.
     """
 

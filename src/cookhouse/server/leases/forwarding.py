@@ -42,6 +42,8 @@ _PART_TIMEOUT = httpx.Timeout(1.0)
 """Of a question whose answer can do without it."""
 _WAY_OUT = "its session is being taken over by another server; send it again"
 _CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
+_log = logging.getLogger(__name__)
+_AGAIN_SECONDS = 1.0
 
 
 class UnreachableError(Exception):
@@ -196,8 +198,6 @@ def _raw_path(request: Request) -> bytes:
     return path + b"?" + query if query else path
 
 
-_log = logging.getLogger(__name__)
-_AGAIN_SECONDS = 1.0
 _SURE_SECONDS = 2 * SILENT_SECONDS
 """A server that does not answer for so long, and still writes its beats, is not one that has died."""
 

@@ -20,6 +20,13 @@ from cookhouse.server.storage.store.clock import steady_seconds
 from cookhouse.server.storage.store.postgresql import NOW
 from cookhouse.server.storage.store.tables import ServerRecord, SessionRecord
 
+BEAT_SECONDS = 1.0
+_CLAIM_BEATS = 10
+"""Sessions that nobody holds are looked for when a server comes or goes, and each so many beats."""
+_STUCK_BEATS = 30
+"""A server whose event loop has not run since so many beats answers nobody: another is to have its sessions."""
+_log = logging.getLogger(__name__)
+
 
 class Heartbeats:
     """Writes and reads of a server each second, over a connection that none of its other work can hold up.
@@ -144,14 +151,6 @@ class FailureDetector:
             for server_id, (heard_at, at) in self._seen.items()
             if self._looked_at - at > SILENT_SECONDS
         }
-
-
-BEAT_SECONDS = 1.0
-_CLAIM_BEATS = 10
-"""Sessions that nobody holds are looked for when a server comes or goes, and each so many beats."""
-_STUCK_BEATS = 30
-"""A server whose event loop has not run since so many beats answers nobody: another is to have its sessions."""
-_log = logging.getLogger(__name__)
 
 
 class Keeper:

@@ -34,6 +34,11 @@ from cookhouse.server.storage.store.tables import (
     SessionRecord,
 )
 
+_log = logging.getLogger(__name__)
+_MAKES_MODELS = "create_model", "load_weights"
+SILENT_SECONDS = 5.0
+"""A server unheard of for so long has ended, or is to."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -73,10 +78,6 @@ def _plain(place: str | None) -> str | None:
 
 def _told(place: str | None) -> str:
     return "none" if place is None else place
-
-
-_log = logging.getLogger(__name__)
-_MAKES_MODELS = "create_model", "load_weights"
 
 
 class Serving:
@@ -142,10 +143,6 @@ def _needed(connection: sa.Connection, session_ids: Collection[str]) -> Mapping[
         if "base_model" in drawn:  # else an older version has drawn it
             needed[row.session_id].add(drawn["base_model"])
     return needed
-
-
-SILENT_SECONDS = 5.0
-"""A server unheard of for so long has ended, or is to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,9 @@ from cookhouse.server.sessions.sessions import Sessions
 from cookhouse.server.storage.journal import EndSession, Journal
 
 _MAX_NAMED = 3
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
 
 
 class Leftovers:
@@ -124,11 +127,6 @@ class Leftovers:
         except Exception:  # of a row that cannot be decoded
             _log.exception("rows of the journal cannot be read; files of sessions that are ended are put aside")
             return set()
-
-
-_log = logging.getLogger(__name__)
-_RETRY_SECONDS = 1.0
-_LOOK_SECONDS = 0.05
 
 
 class Recovery:

@@ -31,6 +31,8 @@ from cookhouse.server.storage.journal import AddEntry, Change, DropEntry, Entry,
 
 Drawn = Mapping[str, Any]
 """What the server drew for a request when it accepted it, as JSON: a replay has the same."""
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 1.0
 
 
 def draw() -> dict[str, Any]:
@@ -102,9 +104,6 @@ def check_seq_id(name: str, number: int) -> None:
     if not 0 <= number < 2**63:
         raise InputError(f"{name} is {number}; allowed are 0 to 2^63 - 1")
 
-
-_log = logging.getLogger(__name__)
-_RETRY_SECONDS = 1.0
 
 Read = Callable[[str, bytes | bytearray], Awaitable[Any]]
 """The content of a tenant's body."""

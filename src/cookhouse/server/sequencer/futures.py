@@ -28,6 +28,9 @@ _RECORD_BYTES = 1024
 """About what a future takes besides the body of its result."""
 _FETCH_AGAIN_SECONDS = 60.0
 """After it was fetched, a result may still be asked for: its answer was lost on the way."""
+PROTOBUF = "application/x-protobuf"
+JSON = "application/json"
+TRAIN_PREFIX, _SAMPLE_PREFIX = "train-", "sample-"
 
 
 class Unfetched:
@@ -58,11 +61,6 @@ class Unfetched:
         self._totals[owner] -= self._sizes[owner].pop(request_id)
         if not self._sizes[owner]:
             del self._sizes[owner], self._totals[owner]
-
-
-PROTOBUF = "application/x-protobuf"
-JSON = "application/json"
-TRAIN_PREFIX, _SAMPLE_PREFIX = "train-", "sample-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

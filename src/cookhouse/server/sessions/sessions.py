@@ -20,6 +20,8 @@ from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
 
 _SHARED = "shared-"
 _REQUEST = re.compile(r"(?:train|sample)-(shared-[0-9a-f-]{36})-[0-9a-f]+")
+_LATE_SECONDS = 5.0
+"""A look that comes so much later than it was to has found the process stopped, or starved."""
 
 
 def new_shared_id() -> str:
@@ -35,10 +37,6 @@ def session_of_request(request_id: str) -> str | None:
     """None: its id does not say."""
     found = _REQUEST.fullmatch(request_id)
     return None if found is None else found[1]
-
-
-_LATE_SECONDS = 5.0
-"""A look that comes so much later than it was to has found the process stopped, or starved."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,6 +15,8 @@ _VARINT, _FIXED64, _BYTES, _GROUP, _END_OF_GROUP, _FIXED32 = range(6)
 _SIZES = {_FIXED64: 8, _GROUP: 0, _END_OF_GROUP: 0, _FIXED32: 4}
 _PACKED: dict[int, Any] = {}
 """In place of the fields of a message: numbers side by side."""
+_MAX_CONTAINERS = 2**16
+_MAX_VALUES = 2**20
 
 
 class FieldCounter:
@@ -161,10 +163,6 @@ def _too_many(max_fields: int) -> TooLargeError:
 
 def _malformed() -> InputError:
     return InputError("the body is not a ForwardBackwardRequest in protobuf")
-
-
-_MAX_CONTAINERS = 2**16
-_MAX_VALUES = 2**20
 
 
 @dataclass(slots=True)

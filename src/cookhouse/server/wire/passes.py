@@ -25,7 +25,9 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 _TOKEN_DTYPE = np.dtype("<i4")
 _MAX_LENGTH = 2**31
 _OBJECT_BYTES = 1024
-"""What a chunk, a tensor or a datum takes beside its values, and its time; on the wire an empty one takes two bytes."""
+"""Cost of a chunk, a tensor or a datum besides its values, and its time; on the wire an empty one takes two bytes."""
+_MAX_FIELDS = 2**18
+"""Of a request: a datum of the SDK's has about 40."""
 
 
 @dataclass(slots=True)
@@ -110,10 +112,6 @@ def _flat(data: bytes, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     if len(data) % dtype.itemsize:
         raise InputError(f"{name}: {len(data)} bytes are not a whole number of {dtype.itemsize}-byte values")
     return np.frombuffer(data, dtype=dtype)
-
-
-_MAX_FIELDS = 2**18
-"""Of a request: a datum of the SDK's has about 40."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from cookhouse.errors import InputError
 _NAME = "target_prompt_logprobs"
 _NOTHING = -1
 _INT32_END = 2**31
+_NO_CANDIDATE_LOGPROB = -99999.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +102,6 @@ def _integers(values: Sequence[int | float], lowest: int, what: str) -> NDArray[
     if bad is not None:
         raise InputError(f"the {what} of {_NAME} hold {bad}; allowed are {lowest} to {_INT32_END - 1}")
     return np.array(values, dtype=np.int64)
-
-
-_NO_CANDIDATE_LOGPROB = -99999.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

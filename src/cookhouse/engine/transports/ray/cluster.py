@@ -36,6 +36,16 @@ _ALIVE = 0
 _SET_DEATH_SIGNAL = 1
 """Of prctl."""
 _START_SECONDS, _POLL_SECONDS, _END_SECONDS = 40.0, 0.2, 5.0
+_log = logging.getLogger(__name__)
+SHARED = ""
+"""In place of a worker's name: all of those that the cluster is shared by."""
+_NODES_SECONDS, _LOOK_SECONDS = 30.0, 0.5
+"""For nodes to come up in a cluster that was joined: it may have just been started, as after the end of its head."""
+_PLACE_SECONDS = 60.0
+_TRY_SECONDS = 3.0
+"""For a place that seems to be free."""
+_MAX_FOLDER_LENGTH = 40
+"""Of a socket's path Linux takes 107 characters, and Ray adds 64."""
 
 
 class OwnNode:
@@ -94,16 +104,6 @@ def _ends_with_parent() -> Callable[[], object]:
 
 
 _T = TypeVar("_T")
-_log = logging.getLogger(__name__)
-SHARED = ""
-"""In place of a worker's name: all of those that the cluster is shared by."""
-_NODES_SECONDS, _LOOK_SECONDS = 30.0, 0.5
-"""For nodes to come up in a cluster that was joined: it may have just been started, as after the end of its head."""
-_PLACE_SECONDS = 60.0
-_TRY_SECONDS = 3.0
-"""For a place that seems to be free."""
-_MAX_FOLDER_LENGTH = 40
-"""Of a socket's path Linux takes 107 characters, and Ray adds 64."""
 _LOCAL_OPTIONS: dict[str, Any] = {
     "object_store_memory": 2**28,  # it ships no files: what waits there is of large commands
     "include_dashboard": False,

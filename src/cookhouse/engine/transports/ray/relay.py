@@ -36,6 +36,15 @@ from cookhouse.engine.transports.ray.submitting import Submitter
 from cookhouse.errors import CookhouseError, InputError, ServiceError
 from cookhouse.version import __version__
 
+_START_SECONDS = 120.0
+_MAX_CALLS = 16
+"""Of an actor's methods at a time: events, commands, and parts of files."""
+_log = logging.getLogger(__name__)
+_WATCH_SECONDS, _MAX_MISSES = 1.0, 3
+"""How often a node is asked whether it is there, and how often in a row it may miss that."""
+_LEAVE_SECONDS = 5.0
+"""For an actor to delete its files and end; then it is killed."""
+
 
 def with_own_tokenizers(event: Event) -> Event:
     """An event of a worker, for the server."""
@@ -47,11 +56,6 @@ def with_own_tokenizers(event: Event) -> Event:
 def _with_own_tokenizer(info: BaseModelInfo) -> BaseModelInfo:
     folder = Path(resolve_model(info.name))
     return replace(info, tokenizer_id=str(folder.resolve())) if folder.is_dir() else info
-
-
-_START_SECONDS = 120.0
-_MAX_CALLS = 16
-"""Of an actor's methods at a time: events, commands, and parts of files."""
 
 
 def make_actor(group: PlacementGroup, bundle: Mapping[str, float], load: Callable[[], None], make: MakeRunning) -> Any:
@@ -100,13 +104,6 @@ def _check_versions(actor: Any, node: str) -> None:
     for name, own, their in zip(("cookhouse", "Python"), (__version__, platform.python_version()), theirs, strict=True):
         if own != their:
             raise InputError(f"node {node} has {name} {their}, and this machine {name} {own}; install the same on both")
-
-
-_log = logging.getLogger(__name__)
-_WATCH_SECONDS, _MAX_MISSES = 1.0, 3
-"""How often a node is asked whether it is there, and how often in a row it may miss that."""
-_LEAVE_SECONDS = 5.0
-"""For an actor to delete its files and end; then it is killed."""
 
 
 class Relay:

@@ -56,7 +56,7 @@ class Part(NamedTuple):
     reference: Any
     """Of Ray's, to the bytes."""
     sums: tuple[int, int]
-    """How many bytes, and their CRC-32."""
+    """Number of bytes, and their CRC-32."""
 
 
 class ObjectCache:

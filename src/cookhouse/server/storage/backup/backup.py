@@ -59,6 +59,10 @@ _PLACES = sa.union_all(
 )
 Written = Mapping[str, str] | Sequence[Place] | None
 """What was written: digests of a folder's files, or what lies where in a segment; None: nobody knows."""
+_MAX_TRIES = 20
+_PAUSE_SECONDS = 1.0
+"""Before the database is copied again: what is being deleted takes a moment to lose its row."""
+_SAY_SECONDS = 5.0
 
 
 def named_files(store: Store) -> dict[str, Written]:
@@ -160,10 +164,6 @@ def _copy(source: Path, target: Path) -> None:
 
 Say = Callable[[str], None]
 
-_MAX_TRIES = 20
-_PAUSE_SECONDS = 1.0
-"""Before the database is copied again: what is being deleted takes a moment to lose its row."""
-_SAY_SECONDS = 5.0
 _UNNAMED = ("api-key", ID_FILE, SALT_FILE)
 """Files that no row names. The key says whose the checkpoints are, the salt what tenants are called in metrics."""
 

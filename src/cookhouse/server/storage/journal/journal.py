@@ -34,6 +34,7 @@ from cookhouse.server.storage.store.tables import (
 )
 
 Kept = TypeVar("Kept", Entry, Answer, State, SessionRow, RunRow, SamplerRow)
+OFF, FILES = "off", "files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,9 +196,6 @@ def _from_record(kind: type[Kept], record: Base, **given: Any) -> Kept:
     check_row(record)
     names = [field.name for field in fields(kind) if field.name not in given]
     return kind(**{name: getattr(record, name) for name in names}, **given)
-
-
-OFF, FILES = "off", "files"
 
 
 class Journal:

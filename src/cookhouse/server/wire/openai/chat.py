@@ -21,6 +21,9 @@ from cookhouse.server.wire.openai.not_offered import CHAT_NOT_OFFERED, NotOffere
 from cookhouse.server.wire.openai.texts import TokenTexts
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+_MAX_MESSAGES = 4096
+_MAX_TOOLS = 128
 
 
 def check_tools(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -68,9 +71,6 @@ def _check_schema(schema: object, field: str) -> None:
         )
 
 
-_NO_PARAMETERS = {"type": "object", "properties": {}}
-
-
 def given_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """One message: a developer is a system; an answer that is null, or a refusal, is its text; a call of a tool that
     takes nothing may have empty arguments. Whatever else is wrong is left for `parse_messages` to refuse.
@@ -105,10 +105,6 @@ def _call(call: object) -> object:
     if not isinstance(call, dict) or not isinstance(function, dict) or function.get("arguments") != "":
         return call
     return {**call, "function": {**function, "arguments": "{}"}}
-
-
-_MAX_MESSAGES = 4096
-_MAX_TOOLS = 128
 
 
 class TemplateSettings(BaseModel):
