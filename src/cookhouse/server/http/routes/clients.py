@@ -23,6 +23,17 @@ from cookhouse.server.service import Service
 router = APIRouter()
 hot = HotRoutes()
 
+_PAUSED = {
+    "queue_state": "paused_rate_limit",
+    "queue_state_reason": "concurrent sampler weights limit hit",
+}
+"""The words of the hosted service."""
+
+
+class CreateModelRequest(types.CreateModelRequest):
+    base_model: str = ""
+    """Empty where it is missing, which is refused by name."""
+
 
 class CancelRequest(BaseModel):
     request_id: str
@@ -30,7 +41,7 @@ class CancelRequest(BaseModel):
 
 @router.post("/create_model")
 async def create_model(request: Request, service: ServiceOf, owner: Owner) -> Response:
-    return await _accepted(request, service, owner, "create_model", types.CreateModelRequest)
+    return await _accepted(request, service, owner, "create_model", CreateModelRequest)
 
 
 @router.post("/load_weights")
@@ -119,9 +130,9 @@ async def retrieve_future(request: Request, service: Service, owner: str) -> Res
         result = await service.sequencer.futures.wait(future, service.settings.long_poll_seconds)
     is_held = service.leases is None or service.leases.is_current  # another may have taken the session over meanwhile
     if result is None or not is_held:
-        return JSONResponse(
-            {"type": "try_again", "request_id": future.request_id, "queue_state": "active"}, status_code=408
-        )
+        is_paused = service.sequencer.samples.waits_for_turn(future.request_id)
+        state = _PAUSED if is_paused else {"queue_state": "active"}
+        return JSONResponse({"type": "try_again", "request_id": future.request_id, **state}, status_code=408)
     return Response(result.body, media_type=result.media_type, status_code=result.status)
 
 

@@ -14,6 +14,7 @@ from tinker.types.session_search_request import SessionSearchRequest
 
 from cookhouse.engine.contract import PAIR_LOSSES
 from cookhouse.errors import InputError
+from cookhouse.server.access.hosted_rules import sdk_breaches
 from cookhouse.server.http.routes.exchange import (
     HotRoutes,
     Limit,
@@ -87,6 +88,7 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
             "sampleable": True,
         }
         for name in service.requests.base_models.names
+        if not (service.rules.is_strict and service.requests.base_models.breaches(name))
     ]
     # What the SDK does not know of it leaves out: a client that asks for it knows what to do with it.
     return JSONResponse(
@@ -103,6 +105,9 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
 @router.post("/create_session")
 async def create_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content, _ = await read_content(request, service, owner, types.CreateSessionRequest)
+    breaches = sdk_breaches(content.sdk_version)
+    for breach in breaches:
+        service.rules.refuse(breach)
     session = await service.lifecycle.begin(
         owner,
         idempotency_key=request.headers.get("x-idempotency-key"),
@@ -110,6 +115,8 @@ async def create_session(request: Request, service: ServiceOf, owner: Owner) -> 
         user_metadata=content.user_metadata,
         project_id=content.project_id,
     )
+    for breach in breaches:
+        service.rules.note(session.session_id, breach)
     return JSONResponse({"type": "create_session", "session_id": session.session_id})
 
 
