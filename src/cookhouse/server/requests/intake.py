@@ -16,7 +16,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cookhouse.engine.contract import Account
@@ -121,6 +121,8 @@ class Arrived:
     body: bytes | bytearray
     encoding: str = ""
     """Of the body."""
+    idempotency_key: str | None = None
+    """What its client calls it: one without a `seq_id` is known by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +178,9 @@ class Intake:
         if kind.find is not None:
             drawn.update(await kind.find(owner, content))
         plan = kind.plan(owner, content, drawn)
+        if plan.seq_id is None and not plan.is_creation and arrived.idempotency_key is not None:
+            name = f"key {arrived.idempotency_key}"
+            plan = replace(plan, request_id=request_id_of(plan.model.model_id, name))
         request_id, model_id = plan.request_id, plan.model.model_id
         self._heard_at[model_id] = time.time()
         accepting = self._accepting.get(request_id)

@@ -30,6 +30,7 @@ from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.recordings import Recordings, sequence_ids
 from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.sessions.sdk_versions import check_session_id
 from cookhouse.server.sessions.sessions import Sampler, SamplerWeights, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
@@ -117,6 +118,8 @@ class SamplingRequests:
 
     def submit(self, owner: str, request: types.SampleRequest) -> tuple[str, Sequence[str]]:
         """Accept a sampling request; returns its id and the ids of the sequences it will give."""
+        if request.base_model is not None or request.model_path is not None:
+            check_session_id(request.sampling_session_id)
         if request.sampling_session_id is None:
             raise InputError("a sampling request needs a sampling_session_id; make one by create_sampling_session")
         if not 1 <= request.num_samples <= self._settings.max_samples_per_request:

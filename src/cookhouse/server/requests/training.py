@@ -56,7 +56,15 @@ from cookhouse.server.settings import Settings
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.storage.storage import Storage
 from cookhouse.server.storage.store.rows import CheckpointRow, RunRow
-from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
+from cookhouse.server.wire import (
+    JsonTraining,
+    TrainingHead,
+    decode_adam,
+    decode_lora,
+    decode_pass,
+    encode_pass,
+    parse_training,
+)
 
 _OWN_OBJECTIVE = "own: an objective of this server's, not that of the hosted service, which is not published"
 _OWN_METRIC = "stable_reinforce_is_own:max"
@@ -65,6 +73,7 @@ _NO_STABLE_REINFORCE = (
     f"This server's operator may have it train by an objective of ours: serve --stable-reinforce own"
 )
 _NO_TRAINING = "this server only samples; its operator starts one that trains without --samplers-only"
+_MAX_REASON_CHARACTERS = 1000
 _INLINE_BYTES = 64 * 2**10
 _INLINE_BODY_BYTES = 16 * 2**10
 """Of requests, which may be all of small messages."""
@@ -177,22 +186,27 @@ class TrainingRequests:
         async with self._reading.hold(owner):
             return await asyncio.to_thread(_decode, body, max_bytes)
 
+    async def read_json(self, owner: str, training: JsonTraining) -> Decoded:
+        """The same of a pass that came in JSON."""
+        head, request = await self.read_pass(owner, training.message)
+        return head if training.has_seq_id else replace(head, seq_id=None), training.problem or request
+
     async def refusal(self, owner: str, decoded: Decoded) -> Mapping[str, Any]:
-        """Values to draw for a pass: the reason why it is refused, where that depends on more than the request."""
+        """Values to draw for a pass: the reason why it is refused, where that depends on more than what is kept of the
+        request.
+        """
         head, request = decoded
-        if isinstance(request, ForwardBackward):
-            model = self._sessions.model(head.model_id, owner)
-            context = self._base_models.named(model.base_model).max_context_tokens
-            failure = await self._data_rules.check(model, context, head, request)
-            if failure is not None:
-                return {"refusal": failure}
-        if head.message.loss_fn != STABLE_REINFORCE:
-            return {}
-        if not self._settings.stable_reinforce:
+        if head.message.loss_fn == STABLE_REINFORCE and not self._settings.stable_reinforce:
             return {"refusal": _NO_STABLE_REINFORCE}
         if isinstance(request, InputError):
-            return {}
+            return {"refusal": str(request)[:_MAX_REASON_CHARACTERS]}
         model = self._sessions.model(head.model_id, owner)
+        context = self._base_models.named(model.base_model).max_context_tokens
+        failure = await self._data_rules.check(model, context, head, request)
+        if failure is not None:
+            return {"refusal": failure}
+        if head.message.loss_fn != STABLE_REINFORCE:
+            return {}
         try:
             async with self._reading.hold(owner):
                 await asyncio.to_thread(self._recordings.check, model.session_id, owner, head, request)

@@ -119,7 +119,8 @@ class TrainingHead:
     """A training request whose data is not decoded yet: what is needed to accept it."""
 
     model_id: str
-    seq_id: int
+    seq_id: int | None
+    """None: it has none, which JSON alone can say."""
     message: pb.ForwardBackwardRequest
     """Less its datums."""
     body: bytes | bytearray

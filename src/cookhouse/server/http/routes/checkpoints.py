@@ -1,6 +1,7 @@
 """Training runs and checkpoints: listed, deleted, shared, copied, and downloaded. What blocks runs in threads."""
 
 import asyncio
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,9 +17,10 @@ from cookhouse.server.access.hosted_rules import BARE_CHECKPOINT_ID
 from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, iso, read_content, texts
 from cookhouse.server.refusals import ForeignError, NotFoundError
 from cookhouse.server.service import Service
+from cookhouse.server.sessions.sdk_versions import knows_external_weights
 from cookhouse.server.sessions.search import OWNER
 from cookhouse.server.storage.checkpoints.checkpoint import check_ttl
-from cookhouse.server.storage.store.rows import CheckpointRow, RunRow
+from cookhouse.server.storage.store.rows import CheckpointKind, CheckpointRow, RunRow
 
 router = APIRouter()
 
@@ -48,9 +50,9 @@ def get_training_run(model_id: str, service: ServiceOf, owner: Owner) -> JSONRes
 
 
 @router.get("/training_runs/{model_id}/checkpoints")
-def list_run_checkpoints(model_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+def list_run_checkpoints(model_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     _known_run(service, model_id, owner)
-    rows, _ = service.storage.store.checkpoints(owner, model_id=model_id)
+    rows, _ = service.storage.store.checkpoints(owner, model_id=model_id, kinds=_readable(request))
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows]})
 
 
@@ -83,8 +85,10 @@ async def set_checkpoint_ttl(
 
 
 @router.get("/checkpoints")
-def list_checkpoints(service: ServiceOf, owner: Owner, limit: Limit = 100, offset: Offset = 0) -> JSONResponse:
-    rows, total = service.storage.store.checkpoints(owner, limit=limit, offset=offset)
+def list_checkpoints(
+    request: Request, service: ServiceOf, owner: Owner, limit: Limit = 100, offset: Offset = 0
+) -> JSONResponse:
+    rows, total = service.storage.store.checkpoints(owner, kinds=_readable(request), limit=limit, offset=offset)
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows], "cursor": _cursor(limit, offset, total)})
 
 
@@ -139,6 +143,12 @@ def list_urls(model_id: str, kind: str, name: str, request: Request, service: Se
 def download(checkpoint_id: str, expires_at: int, signature: str, name: str, service: ServiceOf) -> FileResponse:
     file = service.storage.external_weights.follow(checkpoint_id, expires_at, signature, name)
     return FileResponse(file, media_type="application/octet-stream", filename=name)
+
+
+def _readable(request: Request) -> Collection[CheckpointKind] | None:
+    """Kinds of checkpoints that the client's SDK can read in a list; None: all."""
+    is_new = knows_external_weights(request.headers.get("x-stainless-package-version", ""))
+    return None if is_new else ("weights", "sampler_weights")
 
 
 def _known_run(service: Service, model_id: str, owner: str) -> RunRow:

@@ -29,6 +29,7 @@ from cookhouse.server.http.routes.exchange import (
 )
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.service import Service
+from cookhouse.server.sessions.sdk_versions import check_version
 from cookhouse.server.sessions.search import OWNER, search, status_type
 from cookhouse.server.storage.store.rows import SessionRow
 from cookhouse.server.storage.store.usage import Usage
@@ -37,6 +38,7 @@ router = APIRouter()
 hot = HotRoutes()
 
 _MAX_DETAIL_CHARACTERS = 2000
+_MAX_VERSION_CHARACTERS = 100
 
 
 class FinishReason(BaseModel):
@@ -65,6 +67,10 @@ async def client_config(request: Request, service: ServiceOf, _owner: Owner) -> 
         {
             "fwdbwd_max_chunk_len": settings.fwdbwd_max_chunk_len,
             "fwdbwd_max_chunk_bytes_count": settings.fwdbwd_max_chunk_bytes,
+            # Read by 0.19 to 0.36 alone, which then do as later ones: protobuf, and one request to start from weights.
+            "proto_write_fwdbwd": True,
+            "fwd_via_fwdbwd": True,
+            "create_model_via_load_weights": True,
             "proto_compress_fwdbwd": settings.compress_remote_bodies and not _is_loopback(request),
             "sample_use_retrieve_futures": settings.use_retrieve_futures,
         },
@@ -105,6 +111,7 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
 @router.post("/create_session")
 async def create_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content, _ = await read_content(request, service, owner, types.CreateSessionRequest)
+    check_version(content.sdk_version)
     breaches = sdk_breaches(content.sdk_version)
     for breach in breaches:
         service.rules.refuse(breach)
@@ -114,6 +121,7 @@ async def create_session(request: Request, service: ServiceOf, owner: Owner) -> 
         display_name=content.display_name,
         user_metadata=content.user_metadata,
         project_id=content.project_id,
+        sdk_version=content.sdk_version[:_MAX_VERSION_CHARACTERS],
     )
     for breach in breaches:
         service.rules.note(session.session_id, breach)
