@@ -22,6 +22,7 @@ from typing import Any
 from cookhouse.engine.contract import Account
 from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import body_of
+from cookhouse.server.access.hosted_rules import Breach, HostedRules
 from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
 from cookhouse.server.sequencer.futures import TRAIN_PREFIX, Future, Futures, Result
 from cookhouse.server.sequencer.queues import Attempt, Job, Run
@@ -69,6 +70,8 @@ class RequestPlan:
     """Whether later requests depend on it."""
     rows: Sequence[Change] = ()
     """To be written with it."""
+    breaches: Sequence[Breach] = ()
+    """Rules of the hosted service that it breaks."""
     on_accepted: Callable[[], None] | None = None
     """Called before it is queued."""
 
@@ -142,6 +145,7 @@ class Intake:
         journal: Journal | None,
         kinds: Mapping[str, Kind],
         max_decoded_bytes: int,
+        rules: HostedRules,
         sequencer: Sequencer,
         sessions: Sessions,
     ) -> None:
@@ -151,6 +155,7 @@ class Intake:
         self._sessions = sessions
         self._kinds = kinds
         self._max_decoded_bytes = max_decoded_bytes
+        self._rules = rules
         self._next_position = 0
         self._accepting: dict[str, asyncio.Task[None]] = {}
         """By request."""
@@ -186,6 +191,7 @@ class Intake:
                 is_known = self._sequencer.has_seen(plan.model, request_id, plan.seq_id)
             if is_known:
                 return request_id, model_id
+            self._rules.enforce(plan.model.session_id, plan.breaches)
             self._sequencer.admit(plan.model, plan.num_bytes)
             accepting = asyncio.ensure_future(self._accept(plan, arrived, drawn))
             self._accepting[request_id] = accepting

@@ -186,6 +186,16 @@ def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
     )
 
 
+def has_empty_chunk(head: TrainingHead) -> bool:
+    """True if a datum has a text chunk without tokens, of a request that has been decoded."""
+    data = (pb.Datum.FromString(bytes(head.body[one])) for one in head.data_D)
+    return any(
+        chunk.WhichOneof("chunk") == "encoded_text" and not chunk.encoded_text.tokens
+        for datum in data
+        for chunk in datum.model_input
+    )
+
+
 def provenance_of(head: TrainingHead, num_tokens: Iterable[int]) -> Sequence[Provenance]:
     """Provenance of the tokens of each datum, of a request that has been decoded, its datums of so many tokens."""
     data = (pb.Datum.FromString(bytes(head.body[one])) for one in head.data_D)
@@ -264,7 +274,7 @@ def decode_lora(config: types.LoraConfig | None, *, seed: int, max_rank: int) ->
     if config.seed is not None and not 0 <= config.seed < 2**63:
         raise InputError(f"seed {config.seed} cannot be used; allowed are 0 to 2**63 - 1")
     if not (config.train_attn or config.train_mlp or config.train_unembed):
-        raise InputError("nothing to train; set at least one of train_attn, train_mlp and train_unembed")
+        raise InputError("At least one of train_unembed, train_mlp, or train_attn must be True")
     return LoraSpec(
         rank=config.rank,
         seed=seed if config.seed is None else config.seed,

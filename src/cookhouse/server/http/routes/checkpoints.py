@@ -10,9 +10,12 @@ from pydantic import BaseModel
 from starlette.responses import FileResponse, JSONResponse
 from tinker.types.copy_weights_request import CopyWeightsRequest
 
+from cookhouse.errors import InputError
+from cookhouse.naming import listed
 from cookhouse.registry import sha256_of_digests
+from cookhouse.server.access.hosted_rules import BARE_CHECKPOINT_ID
 from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, iso, read_content, texts
-from cookhouse.server.refusals import NotFoundError
+from cookhouse.server.refusals import ForeignError, NotFoundError
 from cookhouse.server.service import Service
 from cookhouse.server.sessions.checkpoint_search import TYPES, CheckpointSearchRequest, search_checkpoints
 from cookhouse.server.sessions.sdk_versions import knows_external_weights
@@ -58,6 +61,14 @@ def delete_checkpoint(model_id: str, kind: str, name: str, service: ServiceOf, o
     service.storage.checkpoints.delete(
         service.storage.checkpoints.resolve_own(f"tinker://{model_id}/{kind}/{name}", owner)
     )
+    return JSONResponse({})
+
+
+@router.delete("/training_runs/{model_id}/checkpoints/{name}")
+async def delete_named_checkpoint(model_id: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    """By a name alone, where that is the name of one."""
+    service.rules.enforce(model_id.partition(":")[0], [BARE_CHECKPOINT_ID.broken(name=name)])
+    await asyncio.to_thread(_delete_named, service, model_id, name, owner)
     return JSONResponse({})
 
 
@@ -159,8 +170,19 @@ def _readable(request: Request) -> Collection[CheckpointKind] | None:
 def _known_run(service: Service, model_id: str, owner: str) -> RunRow:
     row = service.storage.store.run(model_id, owner)
     if row is None:
-        raise NotFoundError(f"unknown training run {model_id!r}; list yours with RestClient.list_training_runs()")
+        kind = ForeignError if service.storage.store.has_run(model_id) else NotFoundError
+        raise kind(f"unknown training run {model_id!r}; list yours with RestClient.list_training_runs()")
     return row
+
+
+def _delete_named(service: Service, model_id: str, name: str, owner: str) -> None:
+    _known_run(service, model_id, owner)
+    rows = [row for row in service.storage.store.checkpoints(owner, model_id=model_id)[0] if row.name == name]
+    if not rows:
+        raise NotFoundError(f"no checkpoint {name!r} in {model_id}; list what there is")
+    if len(rows) > 1:
+        raise InputError(f"{listed([row.path for row in rows])} have this name; give weights/{name} or another of them")
+    service.storage.checkpoints.delete(rows[0])
 
 
 def _run(service: Service, row: RunRow) -> dict[str, Any]:

@@ -32,6 +32,11 @@ hot = HotRoutes()
 
 _INLINE_BYTES = 16 * 2**10
 """Of a result that is written as JSON."""
+_PAUSED = {
+    "queue_state": "paused_rate_limit",
+    "queue_state_reason": "concurrent sampler weights limit hit",
+}
+"""The words of the hosted service."""
 
 
 class CancelRequest(BaseModel):
@@ -41,6 +46,8 @@ class CancelRequest(BaseModel):
 class NewModelRequest(types.CreateModelRequest):
     session_id: str = ""
     model_seq_id: int = 0
+    base_model: str = ""
+    """Empty where it is missing, which is refused by name."""
 
 
 @router.post("/create_model")
@@ -144,9 +151,9 @@ async def retrieve_future(request: Request, service: Service, owner: str) -> Res
         result = await service.sequencer.futures.wait(future, service.settings.long_poll_seconds)
     is_held = service.leases is None or service.leases.is_current  # another may have taken the session over meanwhile
     if result is None or not is_held:
-        return JSONResponse(
-            {"type": "try_again", "request_id": future.request_id, "queue_state": "active"}, status_code=408
-        )
+        is_paused = service.sequencer.samples.waits_for_turn(future.request_id)
+        state = _PAUSED if is_paused else {"queue_state": "active"}
+        return JSONResponse({"type": "try_again", "request_id": future.request_id, **state}, status_code=408)
     accepted = request.headers.get("accept", "")
     if result.media_type == PROTOBUF and JSON in accepted and PROTOBUF not in accepted:
         result = await _in_json(service, owner, result)

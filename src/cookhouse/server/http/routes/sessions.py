@@ -14,6 +14,7 @@ from tinker.types.session_search_request import SessionSearchRequest
 
 from cookhouse.engine.contract import PAIR_LOSSES
 from cookhouse.errors import InputError
+from cookhouse.server.access.hosted_rules import sdk_breaches
 from cookhouse.server.http.routes.exchange import (
     HotRoutes,
     Limit,
@@ -93,6 +94,7 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
             "sampleable": True,
         }
         for name in service.requests.base_models.names
+        if not (service.rules.is_strict and service.requests.base_models.breaches(name))
     ]
     # What the SDK does not know of it leaves out: a client that asks for it knows what to do with it.
     return JSONResponse(
@@ -110,6 +112,9 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
 async def create_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content, _ = await read_content(request, service, owner, types.CreateSessionRequest)
     check_version(content.sdk_version)
+    breaches = sdk_breaches(content.sdk_version)
+    for breach in breaches:
+        service.rules.refuse(breach)
     session = await service.lifecycle.begin(
         owner,
         idempotency_key=request.headers.get("x-idempotency-key"),
@@ -118,6 +123,8 @@ async def create_session(request: Request, service: ServiceOf, owner: Owner) -> 
         project_id=content.project_id,
         sdk_version=content.sdk_version[:_MAX_VERSION_CHARACTERS],
     )
+    for breach in breaches:
+        service.rules.note(session.session_id, breach)
     return JSONResponse({"type": "create_session", "session_id": session.session_id})
 
 

@@ -152,6 +152,10 @@ class Store:
     def run(self, model_id: str, owner: str) -> RunRow | None:
         return self._first(RunRow, rows_of(RunRow).where(RunRecord.model_id == model_id, RunRecord.owner == owner))
 
+    def has_run(self, model_id: str) -> bool:
+        """True if there is one, whosever it is."""
+        return self._first(RunRow, rows_of(RunRow).where(RunRecord.model_id == model_id)) is not None
+
     def session_runs(self, session_id: str, owner: str) -> Sequence[RunRow]:
         query = rows_of(RunRow).where(RunRecord.session_id == session_id, RunRecord.owner == owner)
         return self._select(RunRow, query.order_by(RunRecord.created_at))
