@@ -8,7 +8,20 @@ import tempfile
 import time
 
 _PORT = "6399"
-_HEAD = ("ray", "start", "--head", "--block", "--port", _PORT, "--num-cpus", "8", "--include-dashboard", "false")
+_HEAD = (
+    "ray",
+    "start",
+    "--head",
+    "--block",
+    "--node-ip-address",
+    "127.0.0.1",
+    "--port",
+    _PORT,
+    "--num-cpus",
+    "8",
+    "--include-dashboard",
+    "false",
+)
 _SECONDS = 120
 _END_SECONDS = 60
 
