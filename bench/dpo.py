@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, peak_bytes, save_record, serving
 
-from cookhouse.workflows.preference.dataset import Pair, PairDataset
+from cookhouse.algorithms.pairs.dataset import Pair, PairDataset
 
 LORA_ALPHA = 32
 ADAPTED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -93,7 +93,7 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     from cookhouse.chat import get_renderer
     from cookhouse.data import read_pairs
     from cookhouse.models.tokenizers import get_tokenizer
-    from cookhouse.workflows.preference.dataset import render_pairs
+    from cookhouse.algorithms.pairs.dataset import render_pairs
 
     model = model_folder(options.model, folder, options.device)
     renderer = get_renderer("human_ai", get_tokenizer(model))
@@ -166,9 +166,9 @@ async def _train_over_the_wire(
     )
     from cookhouse.weights.checkpoints import CheckpointFile
     from cookhouse.weights.peft_folders import peft_path
-    from cookhouse.workflows.preference.assembler import PairAssembler
-    from cookhouse.workflows.preference.objective import pair_objective
-    from cookhouse.workflows.preference.reference import ServiceReference, sums_by_forward
+    from cookhouse.algorithms.pairs.assembler import PairAssembler
+    from cookhouse.algorithms.pairs.objective import pair_objective
+    from cookhouse.algorithms.pairs.reference import ServiceReference, sums_by_forward
 
     service = await asyncio.to_thread(TinkerServiceClient, base_url=url, api_key=key)
     offer = await service.pair_losses() if is_fused else None

@@ -30,7 +30,7 @@ from playwright.sync_api import sync_playwright
 from cookhouse.view.access import Access
 from cookhouse.view.place import Place
 from cookhouse.view.serving import serve
-from cookhouse.workflows.base.process_tree import own_cpu_seconds
+from cookhouse.algorithms.base.process_tree import own_cpu_seconds
 
 TOKEN: Final = "bench"
 _HEADERS: Final = {"Authorization": f"Bearer {TOKEN}"}

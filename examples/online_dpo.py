@@ -20,13 +20,13 @@ from cookhouse.settings import RolloutTrainingSettings
 from cookhouse.settings.preference import ReferenceSettings
 from cookhouse.training import Assembled
 from cookhouse.workflows import RolloutState, SlotStage, init_evaluators, init_tokenizer, training_workflow
-from cookhouse.workflows.base.slots import batch_source, log_slot, objective_slot
-from cookhouse.workflows.base.summary import training_result
-from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
-from cookhouse.workflows.preference.dataset import Pair, sampled_pair
-from cookhouse.workflows.preference.objective import pair_objective
-from cookhouse.workflows.preference.reference import open_reference
-from cookhouse.workflows.reinforcement.rollouts import build_env_group, init_session, publish_slot, sample_groups
+from cookhouse.algorithms.base.slots import batch_source, log_slot, objective_slot
+from cookhouse.algorithms.base.summary import training_result
+from cookhouse.algorithms.pairs.assembler import PairAssembler, PairPayload
+from cookhouse.algorithms.pairs.dataset import Pair, sampled_pair
+from cookhouse.algorithms.pairs.objective import pair_objective
+from cookhouse.algorithms.pairs.reference import open_reference
+from cookhouse.algorithms.rollouts.rollouts import build_env_group, init_session, publish_slot, sample_groups
 from cookhouse.workflows.reinforcement.summary import figures, rollout_facts
 
 

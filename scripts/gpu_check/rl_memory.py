@@ -67,7 +67,7 @@ def main() -> None:
 
     from cookhouse.engine import TorchEngine
     from cookhouse.engine.contract import LoraSpec
-    from cookhouse.workflows.base.process_tree import peak_bytes
+    from cookhouse.algorithms.base.process_tree import peak_bytes
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)

@@ -293,7 +293,7 @@ async def test_a_stage_that_filters_streamed_data_is_obeyed(
 ) -> None:
     """Catches rows that a recipe's own stage left out and that are trained on all the same."""
     monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
-    from cookhouse.workflows.base.rows import sources_of
+    from cookhouse.algorithms.base.rows import sources_of
     from cookhouse.workflows.supervised.rows import read_data
 
     config = make_config(dataset_path=str(conversations("many.jsonl", 9)), test_path=None)

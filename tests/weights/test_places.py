@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 
 from cookhouse import weights
+from cookhouse.algorithms.base.second_model import SecondModel, open_sampler, sampler_place
+from cookhouse.algorithms.pairs.reference import open_reference
 from cookhouse.cli.checkpoints.saved import find_saved
 from cookhouse.cli.models.registering import model_by_hand
 from cookhouse.cli.serve import named_weights
@@ -21,9 +23,7 @@ from cookhouse.settings import PreferenceSettings, TrainingSettings
 from cookhouse.training import FakeService, ServiceClient, SessionSpec, open_session
 from cookhouse.weights.names import find_weights
 from cookhouse.weights.peft_folders import peft_path
-from cookhouse.workflows.base.second_model import SecondModel, open_sampler, sampler_place
 from cookhouse.workflows.distillation.teacher_service import TeacherService
-from cookhouse.workflows.preference.reference import open_reference
 
 STATE, SAMPLER = "tinker://r/weights/last", "tinker://r/sampler_weights/last"
 RENDERER = "role_colon"

@@ -6,9 +6,9 @@ from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from cookhouse.algorithms.stages.state import RunState
 from cookhouse.recipes import Recipe
 from cookhouse.workflows import SlotStage, Stage, Workflow
-from cookhouse.workflows.stages.state import RunState
 
 OF_EVERY_RUN = frozenset(each.name for each in fields(RunState))
 """What every state has from the start; nobody declares it."""

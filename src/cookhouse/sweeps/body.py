@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cookhouse.algorithms.stages.stage import SlotStage, Stage
+from cookhouse.algorithms.stages.state import RunState
 from cookhouse.errors import InputError
 from cookhouse.report import RunRecord, other_data
 from cookhouse.runs import RunFolder, RunResult, RunSummary, read_record, read_result
@@ -18,8 +20,6 @@ from cookhouse.sweeps.settings import SweepSettings
 from cookhouse.sweeps.table import measured_value, paused_value
 from cookhouse.telemetry import events, find_metric, keys, ranked
 from cookhouse.workflows.pipeline import RunChild
-from cookhouse.workflows.stages.stage import SlotStage, Stage
-from cookhouse.workflows.stages.state import RunState
 
 
 @dataclass(kw_only=True)

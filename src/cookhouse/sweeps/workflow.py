@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cookhouse.algorithms.stages.registering import register_run
+from cookhouse.algorithms.stages.stage import Stage, stage
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.files import write_whole
 from cookhouse.registry import Descent
 from cookhouse.runs import RunFolder, RunResult, RunSummary, open_folder
@@ -17,9 +20,6 @@ from cookhouse.telemetry import Values, metrics_at
 from cookhouse.training.clients.session import close_service
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, CheckpointFile, named_by_run
 from cookhouse.workflows.pipeline import RunChild
-from cookhouse.workflows.stages.registering import register_run
-from cookhouse.workflows.stages.stage import Stage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 DescentOf = Callable[[Mapping[str, Any]], Descent]
 """Of the settings of a run, how what it trains comes from what it starts from."""

@@ -15,6 +15,14 @@ from typing import Any
 
 import chz
 
+from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
+from cookhouse.algorithms.base.facts import RatedConfig, settings_notes, steps_notes
+from cookhouse.algorithms.stages.body import Stages
+from cookhouse.algorithms.stages.registering import is_registered, register_run
+from cookhouse.algorithms.stages.sinks import start_sinks
+from cookhouse.algorithms.stages.stage import Stage, stage
+from cookhouse.algorithms.stages.state import RunState
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.errors import InputError
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import FolderChoice, RunFolder, RunResult, RunSummary, open_folder
@@ -25,15 +33,6 @@ from cookhouse.telemetry import events, read_metrics
 from cookhouse.training import AdamSchedule, Connect, ServiceClient, service_errors
 from cookhouse.training.clients.session import close_service
 from cookhouse.weights.checkpoints import Checkpoint
-from cookhouse.workflows.base.batch_size import batches_of, fit_batch
-from cookhouse.workflows.base.length import steps_notes
-from cookhouse.workflows.base.summary import RatedConfig, settings_notes
-from cookhouse.workflows.stages.body import Stages
-from cookhouse.workflows.stages.registering import is_registered, register_run
-from cookhouse.workflows.stages.sinks import start_sinks
-from cookhouse.workflows.stages.stage import Stage, stage
-from cookhouse.workflows.stages.state import RunState
-from cookhouse.workflows.stages.workflow import Workflow
 
 Loaded = tuple[Any, Sequence[Any]] | tuple[Any, Sequence[Any], Sequence[str]]
 """A renderer, what each step trains on, and what a person should know of that, a sentence each."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cookhouse.algorithms.stages.body import Child, Children, PipelineState
+from cookhouse.algorithms.stages.stage import stage
+from cookhouse.algorithms.stages.state import RunContext
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.runs import RunFolder, RunResult, RunSummary, open_folder
 from cookhouse.settings import RunSettings
-from cookhouse.workflows.stages.body import Child, Children, PipelineState
-from cookhouse.workflows.stages.stage import stage
-from cookhouse.workflows.stages.state import RunContext
-from cookhouse.workflows.stages.workflow import Workflow
 
 RunChild = Callable[[RunContext, str, Path, Mapping[str, Any]], Awaitable[RunResult[Any]]]
 """Runs a recipe in a folder, with settings, for the run of that context."""

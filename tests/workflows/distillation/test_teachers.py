@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tinker
 
+from cookhouse.algorithms.rollouts.assembler import RolloutAssembler
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.rl import TokensWithLogprobs, Trajectory, TrajectoryGroup, Transition, for_loss, teacher_advantages
 from cookhouse.settings import AdvantageSettings, TeacherLossSettings
 from cookhouse.telemetry import Telemetry
 from cookhouse.workflows.distillation.teachers import Teacher, TeacherAdvantages, Teachers
-from cookhouse.workflows.reinforcement.assembler import RolloutAssembler
 
 pytestmark = pytest.mark.anyio
 

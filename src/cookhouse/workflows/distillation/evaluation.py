@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cookhouse.algorithms.base.evaluation import asked_of, record_metrics, recorded_answer
 from cookhouse.chat import Message, Renderer, parse_messages, text_of
 from cookhouse.data import Conversation, PromptRow
 from cookhouse.errors import InputError
@@ -17,8 +18,6 @@ from cookhouse.report import RecordedAnswer
 from cookhouse.runs.samples import answer_from_row
 from cookhouse.telemetry import Telemetry, Values
 from cookhouse.training import SamplingClient, TrainingClient
-from cookhouse.workflows.base.answers import asked_of, recorded_answer
-from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.distillation.samples import TeacherAnswer, refuse_all_failed
 
 

@@ -11,6 +11,16 @@ from typing import cast
 
 import chz
 
+from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
+from cookhouse.algorithms.base.evaluation import init_evaluators, scheduled_evaluators
+from cookhouse.algorithms.base.facts import settings_notes
+from cookhouse.algorithms.base.loop import BATCHED, batch_source, log_slot, objective_slot
+from cookhouse.algorithms.base.rows import kept_tokens, recorded_sources, sources_of
+from cookhouse.algorithms.base.run import open_run, set_steps
+from cookhouse.algorithms.base.tokenizer import format_notes, load_renderer
+from cookhouse.algorithms.base.workflow import training_workflow
+from cookhouse.algorithms.stages.stage import SlotStage, stage
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.data.rows.marks import mark_remarks
 from cookhouse.files import file_errors
 from cookhouse.models.catalog import context_tokens
@@ -22,14 +32,6 @@ from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.telemetry import events
 from cookhouse.training import BatchSource, Cadence, ScheduledEvaluation
 from cookhouse.weights.names import find_weights
-from cookhouse.workflows.base.batch_size import batches_of, fit_batch
-from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
-from cookhouse.workflows.base.rows import kept_tokens, recorded_sources, sources_of
-from cookhouse.workflows.base.run import open_run, set_steps
-from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
-from cookhouse.workflows.base.summary import settings_notes
-from cookhouse.workflows.base.tokenizer import format_notes, load_renderer
-from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch, QuestionDataset, TeacherTargets
 from cookhouse.workflows.distillation.evaluation import (
     StudentEvaluation,
@@ -53,8 +55,6 @@ from cookhouse.workflows.distillation.teacher_service import (
     check_teacher,
     connect_to_teacher,
 )
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 
 @stage(

@@ -5,6 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cookhouse.algorithms.base.evaluation import init_evaluators
+from cookhouse.algorithms.base.loop import keep_slot, objective_slot
+from cookhouse.algorithms.base.tokenizer import init_tokenizer
+from cookhouse.algorithms.base.workflow import training_workflow
+from cookhouse.algorithms.rollouts.evaluation import attempt_all
+from cookhouse.algorithms.rollouts.policy import PolicySampler
+from cookhouse.algorithms.rollouts.rollouts import publish_slot, rollout_of
+from cookhouse.algorithms.rollouts.source import RolloutSource
+from cookhouse.algorithms.rollouts.trained_logprobs import TrainedLogprobs
+from cookhouse.algorithms.stages.stage import SlotStage, stage
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.data import DataSource, parse_weights
 from cookhouse.envs import environment_tag
 from cookhouse.errors import InputError
@@ -16,10 +27,6 @@ from cookhouse.settings import OnPolicyDistillationSettings
 from cookhouse.telemetry import events
 from cookhouse.training import FinishedStep
 from cookhouse.weights.names import find_weights
-from cookhouse.workflows.base.evaluation import init_evaluators
-from cookhouse.workflows.base.slots import keep_slot, objective_slot
-from cookhouse.workflows.base.tokenizer import init_tokenizer
-from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.distillation.evaluation import TeacherRecord, read_teacher_record, write_teacher_record
 from cookhouse.workflows.distillation.state import NamedTeacher, OnPolicyState
 from cookhouse.workflows.distillation.summary import on_policy_facts, on_policy_result
@@ -31,12 +38,7 @@ from cookhouse.workflows.distillation.teacher_service import (
     connect_to_teacher,
 )
 from cookhouse.workflows.distillation.teachers import Teacher, TeacherAdvantages, Teachers
-from cookhouse.workflows.reinforcement.evaluation import attempt_all
-from cookhouse.workflows.reinforcement.policy import PolicySampler
-from cookhouse.workflows.reinforcement.rollouts import publish_slot, rollout_of
-from cookhouse.workflows.reinforcement.source import RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments
-from cookhouse.workflows.reinforcement.trained_logprobs import TrainedLogprobs
 from cookhouse.workflows.reinforcement.workflow import (
     build_env_group,
     init_session,
@@ -45,8 +47,6 @@ from cookhouse.workflows.reinforcement.workflow import (
     rollout_log,
     rollout_source,
 )
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 build_distillation_dataset = replace(build_env_group, name="build_distillation_dataset")
 

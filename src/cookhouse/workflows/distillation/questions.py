@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from cookhouse.algorithms.base.rows import SplitRows, split_rows
 from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.data import BadRows, DataSource, PromptRow, read_questions
 from cookhouse.data.rows.remarks import null_remarks
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.settings import OffPolicyDistillationSettings
-from cookhouse.workflows.base.rows import SplitRows, split_rows
 from cookhouse.workflows.distillation.samples import TeacherQuestion
 
 _TEXT = "{text}"

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from cookhouse.algorithms.base.run import TrainingState
+from cookhouse.algorithms.base.spending import ExpectedTokens, in_steps
 from cookhouse.chat import Renderer
 from cookhouse.data.batches.counting import count_items
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import OffPolicyDistillationSettings, OnPolicyDistillationSettings
 from cookhouse.training import Objective
-from cookhouse.workflows.base.run import TrainingState
-from cookhouse.workflows.base.spending import ExpectedTokens, in_steps
 from cookhouse.workflows.distillation.assembler import QuestionDataset
 from cookhouse.workflows.distillation.evaluation import TeacherRecord
 from cookhouse.workflows.distillation.questions import QuestionRows, TeacherPrompt

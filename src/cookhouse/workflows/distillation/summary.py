@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from cookhouse.runs import Figure, RunResult
-from cookhouse.telemetry import keys, read_metrics
-from cookhouse.workflows.base.run import TrainingState
-from cookhouse.workflows.base.summary import (
+from cookhouse.algorithms.base.run import TrainingState
+from cookhouse.algorithms.base.summary import (
     Figures,
     adapter_size,
     context_fact,
     model_fact,
     training_result,
 )
+from cookhouse.runs import Figure, RunResult
+from cookhouse.telemetry import keys, read_metrics
 from cookhouse.workflows.distillation.evaluation import TeacherRecord
 from cookhouse.workflows.distillation.objective import FORWARD_KL
 from cookhouse.workflows.distillation.state import OffPolicyState, OnPolicyState

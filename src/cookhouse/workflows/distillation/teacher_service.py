@@ -8,6 +8,7 @@ from functools import partial
 
 import tinker
 
+from cookhouse.algorithms.base.second_model import sampler_at, sampler_place
 from cookhouse.assets import resolve_model
 from cookhouse.data import build_renderer
 from cookhouse.errors import InputError
@@ -18,7 +19,6 @@ from cookhouse.sampling_client import SamplingClient
 from cookhouse.training import Connect, ServiceClient, connect_to, service_errors
 from cookhouse.training.clients.session import close_service
 from cookhouse.weights.names import Origin
-from cookhouse.workflows.base.second_model import sampler_at, sampler_place
 from cookhouse.workflows.distillation.teachers import no_logprobs
 
 KEY_VARIABLE = "TEACHER_API_KEY"

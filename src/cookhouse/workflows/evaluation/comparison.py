@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from cookhouse.algorithms.stages.stage import stage
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.data import from_store
 from cookhouse.evals import (
     Attempt,
@@ -28,8 +30,6 @@ from cookhouse.workflows.evaluation.inspect_stages import inspect_results, inspe
 from cookhouse.workflows.evaluation.summary import is_shown_as_share
 from cookhouse.workflows.evaluation.workflow import evaluated_benchmarks
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, PrepareChild, RunChild, pipeline_workflow
-from cookhouse.workflows.stages.stage import stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 if TYPE_CHECKING:
     from cookhouse.evals.inspect.tasks import InspectTask

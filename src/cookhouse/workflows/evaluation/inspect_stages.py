@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cookhouse.algorithms.stages.stage import stage
 from cookhouse.files import write_whole
 from cookhouse.naming import names_in
 from cookhouse.report import transcripts_page
@@ -13,7 +14,6 @@ from cookhouse.runs.names import INSPECT_FOLDER
 from cookhouse.settings import EvalSettings, has_default
 from cookhouse.training import service_errors
 from cookhouse.workflows.evaluation.state import EvaluationState, ItemProgress
-from cookhouse.workflows.stages.stage import stage
 
 if TYPE_CHECKING:
     from cookhouse.evals.inspect.logs import InspectResult

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cookhouse.algorithms.stages.state import RunState
 from cookhouse.chat import Renderer
 from cookhouse.data import DataSource
 from cookhouse.evals import Answerer, Benchmark, Estimate, LoadedBenchmark
@@ -13,7 +14,6 @@ from cookhouse.settings import EvalSettings
 from cookhouse.telemetry import Telemetry, events
 from cookhouse.training import ServiceClient
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
-from cookhouse.workflows.stages.state import RunState
 
 if TYPE_CHECKING:
     from cookhouse.evals.inspect.logs import InspectResult

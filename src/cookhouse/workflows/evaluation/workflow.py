@@ -6,6 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
+from cookhouse.algorithms.base.evaluation import record_metrics
+from cookhouse.algorithms.base.judge import judges_asked, open_judge
+from cookhouse.algorithms.base.second_model import open_sampler, sampler_at, sampler_place
+from cookhouse.algorithms.stages.body import Stages
+from cookhouse.algorithms.stages.sinks import start_sinks
+from cookhouse.algorithms.stages.stage import Stage, stage
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.data import build_renderer
 from cookhouse.envs import SecondModels
 from cookhouse.errors import InputError
@@ -38,9 +45,6 @@ from cookhouse.settings import EvalSettings
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
 from cookhouse.training import SamplingClient, Waiting, service_errors
 from cookhouse.training.clients.session import close_service
-from cookhouse.workflows.base.evaluation import record_metrics
-from cookhouse.workflows.base.judge import judges_asked, open_judge
-from cookhouse.workflows.base.second_model import open_sampler, sampler_at, sampler_place
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles, write_questions
 from cookhouse.workflows.evaluation.inspect_stages import (
     has_inspect_tasks,
@@ -51,10 +55,6 @@ from cookhouse.workflows.evaluation.inspect_stages import (
 )
 from cookhouse.workflows.evaluation.state import EvaluationState, ItemProgress
 from cookhouse.workflows.evaluation.summary import evaluation_facts, evaluation_result
-from cookhouse.workflows.stages.body import Stages
-from cookhouse.workflows.stages.sinks import start_sinks
-from cookhouse.workflows.stages.stage import Stage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
+from cookhouse.algorithms.base.counts import Counts, estimated
+from cookhouse.algorithms.base.facts import settings_notes
+from cookhouse.algorithms.base.rows import cut_notes, kept_tokens, recorded_sources
+from cookhouse.algorithms.base.run import set_steps
+from cookhouse.algorithms.pairs.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
+from cookhouse.algorithms.stages.stage import stage
 from cookhouse.data import BadRows, PreferenceRow, example_statistics, parse_each
 from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.data.rows.comparisons import preference_of
@@ -16,17 +23,10 @@ from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import PreferenceSettings, is_embedded
-from cookhouse.workflows.base.batch_size import batches_of, fit_batch
-from cookhouse.workflows.base.counts import Counts, estimated
-from cookhouse.workflows.base.rows import cut_notes, kept_tokens, recorded_sources
-from cookhouse.workflows.base.run import set_steps
-from cookhouse.workflows.base.summary import settings_notes
-from cookhouse.workflows.preference.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
 from cookhouse.workflows.preference.evaluation import PairAnswerEvaluation, askable
 from cookhouse.workflows.preference.rows import read_data
 from cookhouse.workflows.preference.state import PreferenceState
 from cookhouse.workflows.preference.stream import StreamedPairs
-from cookhouse.workflows.stages.stage import stage
 
 
 @stage(doing="reading the data", reads=("config",), writes=("loss", "data", "notes"), uses=("datasets",))

@@ -5,6 +5,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cookhouse.algorithms.base.evaluation import record_metrics, recorded_answer
+from cookhouse.algorithms.pairs.dataset import Pair, interleaved
+from cookhouse.algorithms.pairs.objective import mean_loss, pair_metrics, pairs_of_logprobs
+from cookhouse.algorithms.pairs.reference import Reference
 from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.data import Conversation, PreferenceRow, last_turn_differs
 from cookhouse.errors import InputError
@@ -27,11 +31,6 @@ from cookhouse.report import RecordedAnswer
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry
 from cookhouse.training import SamplingClient, TrainingClient
-from cookhouse.workflows.base.answers import recorded_answer
-from cookhouse.workflows.base.evaluation import record_metrics
-from cookhouse.workflows.preference.dataset import Pair, interleaved
-from cookhouse.workflows.preference.objective import mean_loss, pair_metrics, pairs_of_logprobs
-from cookhouse.workflows.preference.reference import Reference
 
 _SOURCE = "source"
 _WIN_RATE = "answer_win_rate"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from cookhouse.algorithms.base.rows import SplitRows, check_preferences, joined, split_rows
 from cookhouse.data import (
     BadRows,
     DataSource,
@@ -24,7 +25,6 @@ from cookhouse.errors import InputError
 from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES, PAIR_LOSSES
 from cookhouse.naming import listed
 from cookhouse.settings import PreferenceSettings
-from cookhouse.workflows.base.rows import SplitRows, check_preferences, joined, split_rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from cookhouse.algorithms.base.counts import Counts, expected_training
+from cookhouse.algorithms.base.run import TrainingState
+from cookhouse.algorithms.base.spending import ExpectedTokens
+from cookhouse.algorithms.pairs.assembler import PairPayload
+from cookhouse.algorithms.pairs.dataset import Pair, PairDataset
+from cookhouse.algorithms.pairs.reference import Reference
 from cookhouse.losses.pair_losses import PairLoss
 from cookhouse.settings import PreferenceSettings
 from cookhouse.training import Objective
-from cookhouse.workflows.base.counts import Counts, expected_training
-from cookhouse.workflows.base.run import TrainingState
-from cookhouse.workflows.base.spending import ExpectedTokens
-from cookhouse.workflows.preference.assembler import PairPayload
-from cookhouse.workflows.preference.dataset import Pair, PairDataset
 from cookhouse.workflows.preference.evaluation import AnswerJudge, PairAnswerEvaluation
-from cookhouse.workflows.preference.reference import Reference
 from cookhouse.workflows.preference.rows import PreferenceData
 from cookhouse.workflows.preference.stream import StreamedPairs
 

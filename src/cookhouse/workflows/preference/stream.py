@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cookhouse.algorithms.pairs.dataset import Pair, left_out
 from cookhouse.data import (
     BadRows,
     PreferenceRow,
@@ -18,7 +19,6 @@ from cookhouse.data.batches.examples import ExampleStatistics
 from cookhouse.data.parsing import OnBadRow
 from cookhouse.data.rows.comparisons import preference_of
 from cookhouse.errors import InputError
-from cookhouse.workflows.preference.dataset import Pair, left_out
 
 _log = logging.getLogger(__name__)
 

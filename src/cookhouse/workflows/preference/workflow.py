@@ -5,6 +5,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from cookhouse.algorithms.base.counts import batch_metrics
+from cookhouse.algorithms.base.evaluation import init_evaluators, keep_noted, scheduled_evaluators
+from cookhouse.algorithms.base.facts import adapter_size, context_fact, model_fact
+from cookhouse.algorithms.base.judge import check_preference_model
+from cookhouse.algorithms.base.loop import BATCHED, batch_source, log_slot, objective_slot
+from cookhouse.algorithms.base.reference_place import reference_in_words
+from cookhouse.algorithms.base.rows import sources_of
+from cookhouse.algorithms.base.run import open_run
+from cookhouse.algorithms.base.second_model import open_sampler
+from cookhouse.algorithms.base.tokenizer import init_tokenizer
+from cookhouse.algorithms.base.workflow import training_workflow
+from cookhouse.algorithms.pairs.assembler import PairAssembler, PairPayload
+from cookhouse.algorithms.pairs.dataset import Pair
+from cookhouse.algorithms.pairs.objective import pair_objective
+from cookhouse.algorithms.pairs.reference import open_reference
+from cookhouse.algorithms.stages.stage import SlotStage, stage
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.envs import SecondModels, open_preference_model
 from cookhouse.errors import InputError
 from cookhouse.registry import Descent
@@ -18,27 +35,10 @@ from cookhouse.training import (
     ScheduledEvaluation,
     service_errors,
 )
-from cookhouse.workflows.base.counts import batch_metrics
-from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, scheduled_evaluators
-from cookhouse.workflows.base.preference_model import check_preference_model
-from cookhouse.workflows.base.reference_place import reference_in_words
-from cookhouse.workflows.base.rows import sources_of
-from cookhouse.workflows.base.run import open_run
-from cookhouse.workflows.base.second_model import open_sampler
-from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
-from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
-from cookhouse.workflows.base.tokenizer import init_tokenizer
-from cookhouse.workflows.base.workflow import training_workflow
-from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
 from cookhouse.workflows.preference.data_stages import build_preference_dataset, load_dataset, preview
-from cookhouse.workflows.preference.dataset import Pair
 from cookhouse.workflows.preference.evaluation import AnswerJudge, PairEvaluation
-from cookhouse.workflows.preference.objective import pair_objective
-from cookhouse.workflows.preference.reference import open_reference
 from cookhouse.workflows.preference.state import PreferenceState
 from cookhouse.workflows.preference.stream import StreamedPairBatch, StreamedPairs
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 
 @stage(

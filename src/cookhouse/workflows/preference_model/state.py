@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass, field
 
+from cookhouse.algorithms.base.counts import Counts, expected_training
+from cookhouse.algorithms.base.rows import SplitRows
+from cookhouse.algorithms.base.run import TrainingState
+from cookhouse.algorithms.base.spending import ExpectedTokens
 from cookhouse.chat import ComparisonRenderer
 from cookhouse.data import (
     ComparisonRow,
     SupervisedDataset,
 )
 from cookhouse.settings import PreferenceModelSettings
-from cookhouse.workflows.base.counts import Counts, expected_training
-from cookhouse.workflows.base.rows import SplitRows
-from cookhouse.workflows.base.run import TrainingState
-from cookhouse.workflows.base.spending import ExpectedTokens
 
 
 @dataclass(kw_only=True)

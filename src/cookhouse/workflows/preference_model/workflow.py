@@ -10,6 +10,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
+from cookhouse.algorithms.base.evaluation import init_evaluators, keep_noted, record_metrics, scheduled_evaluators
+from cookhouse.algorithms.base.facts import adapter_size, context_fact, model_fact, settings_notes
+from cookhouse.algorithms.base.loop import BATCHED, batch_source, log_slot, objective_slot
+from cookhouse.algorithms.base.rows import (
+    SplitRows,
+    check_preferences,
+    cut_notes,
+    kept_tokens,
+    recorded_sources,
+    sources_of,
+    split_rows,
+)
+from cookhouse.algorithms.base.run import open_run, set_steps
+from cookhouse.algorithms.base.tokenizer import init_tokenizer
+from cookhouse.algorithms.base.workflow import training_workflow
+from cookhouse.algorithms.stages.stage import SlotStage, stage
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.chat import LABELS, ComparisonRenderer
 from cookhouse.data import (
     BadRows,
@@ -40,25 +58,7 @@ from cookhouse.training import (
     TrainingClient,
     as_datums,
 )
-from cookhouse.workflows.base.batch_size import batches_of, fit_batch
-from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, record_metrics, scheduled_evaluators
-from cookhouse.workflows.base.rows import (
-    SplitRows,
-    check_preferences,
-    cut_notes,
-    kept_tokens,
-    recorded_sources,
-    sources_of,
-    split_rows,
-)
-from cookhouse.workflows.base.run import open_run, set_steps
-from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
-from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, settings_notes, training_result
-from cookhouse.workflows.base.tokenizer import init_tokenizer
-from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.preference_model.state import PreferenceModelState
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from cookhouse.algorithms.base.run import TrainingState
+from cookhouse.algorithms.base.second_model import SecondModel
+from cookhouse.algorithms.base.spending import ExpectedTokens, in_steps
+from cookhouse.algorithms.rollouts.assembler import RolloutPayload
+from cookhouse.algorithms.rollouts.policy import Policy
+from cookhouse.algorithms.rollouts.rollout_pages import RolloutPages
 from cookhouse.data.batches.counting import count_items
 from cookhouse.envs import OpenSampler
 from cookhouse.rl import EnvGroupBuilder, RLDataset, RLDatasetBuilder
@@ -13,12 +19,6 @@ from cookhouse.training import (
     ComputeLogprobs,
     Objective,
 )
-from cookhouse.workflows.base.run import TrainingState
-from cookhouse.workflows.base.second_model import SecondModel
-from cookhouse.workflows.base.spending import ExpectedTokens, in_steps
-from cookhouse.workflows.reinforcement.assembler import RolloutPayload
-from cookhouse.workflows.reinforcement.policy import Policy
-from cookhouse.workflows.reinforcement.rollout_pages import RolloutPages
 
 Environments = Callable[[OpenSampler], RLDatasetBuilder]
 """What a run learns in; the argument opens a sampler of another model, once rollouts run."""

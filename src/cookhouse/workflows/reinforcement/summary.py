@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cookhouse.algorithms.base.facts import adapter_size, context_fact, model_fact
+from cookhouse.algorithms.base.reference_place import reference_in_words
 from cookhouse.runs import Figure, RunResult
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import keys, read_metrics
-from cookhouse.workflows.base.reference_place import reference_in_words
-from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
 from cookhouse.workflows.reinforcement.state import ReinforcementState, RolloutState
 
 Row = Mapping[str, Any]

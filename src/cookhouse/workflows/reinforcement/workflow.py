@@ -4,6 +4,23 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from cookhouse.algorithms.base.estimate import with_estimate
+from cookhouse.algorithms.base.evaluation import init_evaluators
+from cookhouse.algorithms.base.loop import keep_slot, objective_slot
+from cookhouse.algorithms.base.reference_place import reference_place
+from cookhouse.algorithms.base.run import open_run
+from cookhouse.algorithms.base.second_model import sampler_at
+from cookhouse.algorithms.base.tokenizer import init_tokenizer
+from cookhouse.algorithms.base.workflow import training_workflow
+from cookhouse.algorithms.rollouts.assembler import RolloutAssembler
+from cookhouse.algorithms.rollouts.pool import FinishedGroup, RolloutPool
+from cookhouse.algorithms.rollouts.refill import Refill
+from cookhouse.algorithms.rollouts.rollout_log import RolloutLog
+from cookhouse.algorithms.rollouts.rollouts import publish_slot, rollout_of
+from cookhouse.algorithms.rollouts.source import Measure, RolloutSource
+from cookhouse.algorithms.rollouts.trained_logprobs import TrainedLogprobs
+from cookhouse.algorithms.stages.stage import SlotStage, stage
+from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.callables.arguments import checked
 from cookhouse.data import DataSource
 from cookhouse.registry import Descent
@@ -16,27 +33,10 @@ from cookhouse.training import (
     FinishedStep,
     StepLog,
 )
-from cookhouse.workflows.base.estimate import with_estimate
-from cookhouse.workflows.base.evaluation import init_evaluators
-from cookhouse.workflows.base.reference_place import reference_place
-from cookhouse.workflows.base.run import open_run
-from cookhouse.workflows.base.second_model import sampler_at
-from cookhouse.workflows.base.slots import keep_slot, objective_slot
-from cookhouse.workflows.base.tokenizer import init_tokenizer
-from cookhouse.workflows.base.workflow import training_workflow
 from cookhouse.workflows.reinforcement import rollouts
-from cookhouse.workflows.reinforcement.assembler import RolloutAssembler
 from cookhouse.workflows.reinforcement.objective import policy_objective, post_step_divergence, with_divergence_watch
-from cookhouse.workflows.reinforcement.pool import FinishedGroup, RolloutPool
-from cookhouse.workflows.reinforcement.refill import Refill
-from cookhouse.workflows.reinforcement.rollout_log import RolloutLog
-from cookhouse.workflows.reinforcement.rollouts import publish_slot, rollout_of
-from cookhouse.workflows.reinforcement.source import Measure, RolloutSource
 from cookhouse.workflows.reinforcement.state import Environments, ReinforcementState
 from cookhouse.workflows.reinforcement.summary import facts, reinforcement_result
-from cookhouse.workflows.reinforcement.trained_logprobs import TrainedLogprobs
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import overload
 
+from cookhouse.algorithms.base.rows import joined, split_off
 from cookhouse.data import (
     BadRows,
     Conversation,
@@ -25,7 +26,6 @@ from cookhouse.data.rows.shapes import check_columns
 from cookhouse.data.sources.store import iter_blocks
 from cookhouse.errors import InputError
 from cookhouse.settings import SupervisedSettings
-from cookhouse.workflows.base.rows import joined, split_off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +86,11 @@ class RunData:
         return [conversation for part in self.train for conversation in part.conversations or ()]
 
     def with_conversations(self, given: Sequence[Conversation]) -> "RunData":
-        """The data with those of `given`, as stages have left them, each in the set that it came from.
+        """The data with other conversations to train on, each in the set that it came from.
 
         Raises:
             InputError: one is of no set, or none is left of a set.
         """
-        if isinstance(given, StreamedConversations):
-            return self
         names = [part.name for part in self.train]
         if stray := next((c for c in given if len(names) > 1 and c.dataset not in names), None):
             raise InputError(f"{stray.source} is of no data set of {', '.join(names)}; keep `dataset` as it was read")

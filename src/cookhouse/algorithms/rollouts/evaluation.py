@@ -1,0 +1,88 @@
+"""Held-out problems, attempted by the weights at one point of a run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from cookhouse.algorithms.base.evaluation import record_metrics
+from cookhouse.algorithms.rollouts.policy import PolicySampler
+from cookhouse.algorithms.rollouts.pool import Rollout
+from cookhouse.rl import EnvGroupBuilder, GroupFailedError, GroupSampler, TrajectoryGroup
+from cookhouse.settings import RolloutTrainingSettings
+from cookhouse.telemetry import Telemetry, Values
+from cookhouse.training import SamplingClient, TrainingClient
+
+
+class RolloutEvaluation:
+    """Plays every held-out group once, with the same seeds each time, from a snapshot that later steps do not reach.
+
+    Metrics are those of rollouts under `test/`. A group that fails is counted and left out.
+    """
+
+    def __init__(
+        self,
+        builders: Sequence[EnvGroupBuilder],
+        *,
+        rollout: Rollout,
+        settings: RolloutTrainingSettings,
+        telemetry: Telemetry,
+        measure: Callable[[Sequence[TrajectoryGroup], Sequence[GroupFailedError]], Mapping[str, float]],
+        keep: Callable[[int, Sequence[TrajectoryGroup]], None],
+    ) -> None:
+        self._builders = builders
+        self._rollout = rollout
+        self._settings = settings
+        self._telemetry = telemetry
+        self._measure = measure
+        self._keep = keep
+
+    async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
+        return self._finish(step, client.save_weights_and_get_sampling_client())
+
+    async def _finish(self, step: int, snapshot: Awaitable[SamplingClient]) -> Values:
+        settings = self._settings
+        sampler = PolicySampler(
+            await snapshot, step, max_tokens=settings.max_tokens, temperature=settings.eval_temperature
+        )
+        groups, lost = await attempt_all(
+            self._builders, self._rollout, lambda _: sampler, max_concurrent=settings.max_concurrent_groups
+        )
+        found = self._measure(groups, lost)
+        self._keep(step, groups)
+        return record_metrics(self._telemetry, step, found)
+
+
+async def attempt_all(
+    builders: Sequence[EnvGroupBuilder],
+    rollout: Rollout,
+    sampler_of: Callable[[EnvGroupBuilder], GroupSampler],
+    *,
+    max_concurrent: int,
+    first_seed: int = 0,
+) -> tuple[list[TrajectoryGroup], list[GroupFailedError]]:
+    """Play every group once, each with its place as its seed: those that came back, and why the others did not.
+
+    Raises:
+        GroupFailedError: every group failed.
+        Exception: what else a rollout raises; the others are stopped first.
+    """
+    slots = asyncio.Semaphore(max_concurrent)
+
+    async def play(builder: EnvGroupBuilder, seed: int) -> TrajectoryGroup | GroupFailedError:
+        async with slots:
+            try:
+                return await rollout(builder, sampler_of(builder), seed)
+            except GroupFailedError as error:
+                return error
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            playing = [tasks.create_task(play(builder, seed)) for seed, builder in enumerate(builders, first_seed)]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+    results = [task.result() for task in playing]
+    groups = [result for result in results if isinstance(result, TrajectoryGroup)]
+    lost = [result for result in results if isinstance(result, GroupFailedError)]
+    if not groups:
+        raise lost[0]
+    return groups, lost
