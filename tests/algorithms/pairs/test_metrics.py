@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.algorithms.base.kit import answered, datum
 
-from cookhouse.algorithms.pairs.assembler import PairPayload
+from cookhouse.algorithms.pairs.reference import PairPayload
 from cookhouse.algorithms.pairs.objective import (
     FusedPairLoss,
     mean_loss,

@@ -1,4 +1,4 @@
-"""Notes and facts on a run's settings: learning rate, chat format, length, model and adapter; and figures of its result."""
+"""Notes and facts on the settings of a run: rate, chat format, length, model, adapter; and figures of its result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -13,8 +13,8 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
-from cookhouse.algorithms.pairs.assembler import PairPayload
 from cookhouse.algorithms.pairs.calls import answer_sums, token_logprobs, whole_pairs, with_reference
+from cookhouse.algorithms.pairs.reference import PairPayload
 from cookhouse.errors import InputError
 from cookhouse.extras import require_engine
 from cookhouse.losses.pair_losses import PAIR_LOSSES, Array, PairLogprobs, PairLoss

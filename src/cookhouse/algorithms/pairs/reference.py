@@ -1,4 +1,5 @@
-"""The reference of a run over pairs: its weights at the service, and its logprobs of answers, asked at most once each.
+"""The reference of a run over pairs: its weights at the service, its logprobs of answers, asked at most once each, and
+the assembler that gives them to a loss.
 
 Legend: T tokens of a sequence, P pairs.
 """
@@ -8,6 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -26,7 +28,8 @@ from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES, PAIR_LOSSES
 from cookhouse.registry import ModelRegistry
 from cookhouse.runs import RunFolder
 from cookhouse.runs.names import REFERENCE_LOGPROBS_FILE
-from cookhouse.training import TrainingSession
+from cookhouse.telemetry import Telemetry
+from cookhouse.training import Assembled, TrainingSession
 from cookhouse.training.clients.client import PairLossOffer, TrainingClient
 from cookhouse.training.clients.logprobs import ComputeLogprobs
 from cookhouse.training.clients.session import service_errors
@@ -234,3 +237,32 @@ async def _asked(
         if config.lora_rank and _STATE in path:
             return sums_by_forward(await service.create_training_client_from_state(path), offer)
     return sums_by_sampler((await sampler_at(service, place)).compute_logprobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairPayload:
+    """Inputs of a loss over pairs besides the logprobs of the weights being trained."""
+
+    reference_P2: NDArray[np.float64]
+    """Σ w·logprob under the reference of each pair's answers: chosen, rejected."""
+
+
+class PairAssembler:
+    """The assembler of batches of pairs: interleaved datums, and the reference, which is asked while the batch before
+    is trained on.
+    """
+
+    def __init__(self, reference: Reference, telemetry: Telemetry) -> None:
+        self._reference = reference
+        self._telemetry = telemetry
+
+    async def __call__(self, pairs: Sequence[Pair]) -> Assembled[PairPayload]:
+        """Two datums for each pair.
+
+        Raises:
+            InputError: the service refused an answer.
+            ServiceError: the reference failed.
+        """
+        with self._telemetry.span("compute_reference_logprobs"):
+            payload = PairPayload(reference_P2=await self._reference.logprobs(pairs))
+        return Assembled(data_D=interleaved(pairs), payload=payload, labels=("chosen", "rejected"))
