@@ -5,44 +5,21 @@ where each is paused and measured at its rung, and the best are promoted.
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.algorithms.stages.stage import SlotStage, Stage
-from cookhouse.algorithms.stages.state import RunState
+from cookhouse.algorithms.stages.body import Body
+from cookhouse.algorithms.stages.stage import Stage
 from cookhouse.errors import InputError
 from cookhouse.report import RunRecord, other_data
-from cookhouse.runs import RunFolder, RunResult, RunSummary, read_record, read_result
+from cookhouse.runs import RunSummary, read_record, read_result
 from cookhouse.sweeps.halving import DIVERGED, Halving, Job, RungResult, read_halving, rungs_of, write_halving
-from cookhouse.sweeps.record import SweepRecord, write_page, write_sweep
+from cookhouse.sweeps.record import write_page, write_sweep
 from cookhouse.sweeps.settings import SweepSettings
+from cookhouse.sweeps.state import SweepState
 from cookhouse.sweeps.table import measured_value, paused_value
 from cookhouse.telemetry import events, find_metric, keys, ranked
 from cookhouse.workflows.pipeline import RunChild
-
-
-@dataclass(kw_only=True)
-class SweepState(RunState):
-    """State that the stages of a sweep share."""
-
-    config: SweepSettings
-    document: str
-    folder: RunFolder = field(init=False)
-    path: Path = field(init=False)
-    results: dict[str, RunResult[Any]] = field(default_factory=dict)
-    """Of the runs that came to an end or were interrupted, by name."""
-    errors: dict[str, str] = field(default_factory=dict)
-    """What ended the others that have begun, by name."""
-    record: SweepRecord = field(init=False)
-    halving: Halving | None = None
-    """Its decisions, of a sweep by successive halving."""
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while these are written."""
-    is_whole: bool = False
-    """Whether every run came to its end, or was stopped by a decision."""
-    registered_model: str | None = None
-    """What the best run was registered as."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,35 +28,30 @@ class SweepRuns:
 
     runs: Mapping[str, Mapping[str, Any]]
     run_child: RunChild
-    title: str = "runs"
-    reads: tuple[str, ...] = ("config", "folder", "path", "results", "errors")
-    writes: tuple[str, ...] = ("record", "results", "errors", "is_whole")
-    parts: tuple[Stage[SweepState], ...] = ()
 
     @property
-    def children(self) -> Sequence[str]:
-        return tuple(self.runs)
+    def body(self) -> Body:
+        """A run is prepared when its turn comes: one that cannot work leaves the others alone."""
+        return Body(title="runs", children=tuple(self.runs), run=self.run, writes=("record",))
 
-    def with_parts(self, name: str, instead: Sequence[Stage[Any] | SlotStage[Any]]) -> "SweepRuns":
-        del instead
-        raise InputError(f"{name} is no stage of this workflow, which consists of other runs")
-
-    async def prepare(self, state: SweepState) -> None:
-        """Each run is prepared when its turn comes: one that cannot work leaves the others alone."""
-
-    async def run(self, state: SweepState) -> bool:
+    async def run(self, parts: Sequence[Stage], state: SweepState) -> bool:
+        """Run them, and write what came of them."""
+        del parts
+        context, path = state.context, state.folder.path
         try:
-            with state.interrupt.deferred():
+            with context.interrupt.deferred():
                 await self.run_all(state)
         finally:
-            state.record = await asyncio.to_thread(write_sweep, state.path, state.errors)
-            await asyncio.to_thread(write_page, state.path)
+            state.record = await asyncio.to_thread(write_sweep, path, state.errors)
+            await asyncio.to_thread(write_page, path)
         if state.folder.replaces and state.errors and not state.results:
             failed = "; ".join(f"run {name}: {error}" for name, error in state.errors.items())
             raise InputError(f"every run of the sweep failed: {failed}")
-        if state.errors and not state.interrupt.is_requested:
-            state.status = "errored"
-            state.error = InputError(f"{len(state.errors)} of {len(self.runs)} runs failed: {', '.join(state.errors)}")
+        if state.errors and not context.interrupt.is_requested:
+            context.status = "errored"
+            context.error = InputError(
+                f"{len(state.errors)} of {len(self.runs)} runs failed: {', '.join(state.errors)}"
+            )
         return state.is_whole
 
     async def run_all(self, state: SweepState) -> None:
@@ -88,7 +60,7 @@ class SweepRuns:
 
         async def work() -> None:
             for name, settings in waiting:
-                if state.interrupt.is_requested:
+                if state.context.interrupt.is_requested:
                     return
                 await self._run_one(state, name, settings)
 
@@ -109,13 +81,13 @@ class SweepRuns:
     async def run_child_of(self, state: SweepState, name: str, settings: Mapping[str, Any]) -> RunRecord | None:
         """Run one, and read what it has left so far; None: it failed."""
         try:
-            result = await self.run_child(state.context, state.config.recipe, state.path / name, settings)
+            result = await self.run_child(state.context, state.config.recipe, state.folder.path / name, settings)
         except Exception as error:
             self.fail(state, name, f"{type(error).__name__}: {error}")
             return None
         state.results[name] = result
         await asyncio.to_thread(state.folder.begin)
-        return await asyncio.to_thread(read_record, state.path / name)
+        return await asyncio.to_thread(read_record, state.folder.path / name)
 
     def fail(self, state: SweepState, name: str, error: str) -> None:
         """Note that a run failed, and why."""
@@ -125,7 +97,7 @@ class SweepRuns:
 
 def _report(state: SweepState, name: str, what: str) -> None:
     """Say how a run stands."""
-    state.telemetry.event(events.RUN_PART, text=f"run {name}: {what}")
+    state.context.telemetry.event(events.RUN_PART, text=f"run {name}: {what}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +109,8 @@ class HalvedRuns(SweepRuns):
             the data of one end before its last step; or the decisions of an earlier launch cannot be read.
     """
 
-    reads: tuple[str, ...] = (*SweepRuns.reads, "writing")
-    writes: tuple[str, ...] = (*SweepRuns.writes, "halving")
-
     async def run_all(self, state: SweepState) -> None:
-        halving = await asyncio.to_thread(read_halving, state.path) or _start(state.config)
+        halving = await asyncio.to_thread(read_halving, state.folder.path) or _start(state.config)
         halving.reopen()
         state.halving = halving
         num_jobs = min(state.config.jobs, len(self.runs))
@@ -154,7 +123,7 @@ class HalvedRuns(SweepRuns):
             return halving.next_job(left, running, completes_rungs=num_jobs == 1)
 
         async def work() -> None:
-            while not (refused or state.interrupt.is_requested):
+            while not (refused or state.context.interrupt.is_requested):
                 if (job := next_job()) is None:
                     if not running:
                         return
@@ -177,7 +146,7 @@ class HalvedRuns(SweepRuns):
                 group.create_task(work())
         if refused:
             raise refused[0]
-        if state.interrupt.is_requested and next_job() is not None:
+        if state.context.interrupt.is_requested and next_job() is not None:
             return
         state.is_whole = True
         halving.end(state.errors)
@@ -209,7 +178,8 @@ class HalvedRuns(SweepRuns):
         elif job.rung == 0:
             first = halving.measured[0].run
             _check_data(
-                _metric(halving), {first: await asyncio.to_thread(read_record, state.path / first), job.run: record}
+                _metric(halving),
+                {first: await asyncio.to_thread(read_record, state.folder.path / first), job.run: record},
             )
         metric = find_metric(_metric(halving), record.declared)
         result = _rung_result(halving, job.run, job.rung, record, summary)
@@ -226,7 +196,7 @@ class HalvedRuns(SweepRuns):
         """Read the results of runs that had finished before this launch."""
         for each in halving.measured:
             if each.is_finished and each.run not in state.results:
-                result = read_result(state.path / each.run)
+                result = read_result(state.folder.path / each.run)
                 if result is not None:
                     state.results[each.run] = result
 
@@ -238,7 +208,7 @@ def _metric(halving: Halving) -> str:
 
 async def _keep(state: SweepState, halving: Halving) -> None:
     async with state.writing:
-        await asyncio.to_thread(write_halving, state.path, halving)
+        await asyncio.to_thread(write_halving, state.folder.path, halving)
 
 
 def _start(config: SweepSettings) -> Halving:
