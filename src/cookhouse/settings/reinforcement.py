@@ -158,6 +158,16 @@ class EnvironmentSettings(ModelSettings, SeedSettings, GroupSettings):
 class RolloutTrainingSettings(TrainingSettings, EnvironmentSettings, SamplingSettings, RolloutSettings):
     """Settings of every recipe that trains on what the present weights do in environments."""
 
+    @property
+    def num_draws(self) -> int:
+        """Batches that a step may sample until it is full."""
+        return 1
+
+    @property
+    def scores_sequences(self) -> bool:
+        """True if somebody is asked for the logprobs of whole sequences."""
+        return False
+
 
 @chz.chz
 class ReinforcementSettings(
@@ -169,6 +179,19 @@ class ReinforcementSettings(
     LossSettings,
 ):
     """Settings of every recipe that learns by reward."""
+
+    @property
+    def has_reference(self) -> bool:
+        """True if divergence from a reference is measured."""
+        return self.compute_kl or self.kl_coef > 0
+
+    @property
+    def num_draws(self) -> int:
+        return self.max_batches_drawn if self.constant_reward_groups == "replace" else 1
+
+    @property
+    def scores_sequences(self) -> bool:
+        return self.has_reference or self.policy_loss.reads_unsampled_tokens
 
     @chz.validate
     def _pieces_have_groups(self) -> None:

@@ -1,196 +1,129 @@
-"""Stages that runs over rollouts share, whatever they learn from them: problems, and the sampler of the rollouts."""
+"""Rollouts of a run once its session is open: the weights that sample, limits, and what is held out."""
 
-import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from dataclasses import dataclass
 
-from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
-from cookhouse.algorithms.base.evaluation import scheduled_evaluators
-from cookhouse.algorithms.base.facts import settings_notes
-from cookhouse.algorithms.base.run import open_run, set_steps
-from cookhouse.algorithms.base.second_model import SecondModel
+from cookhouse.algorithms.base.evaluation import NamedEvaluator
+from cookhouse.algorithms.base.run import open_run, scheduled
+from cookhouse.algorithms.base.state import OpenedRun, Steps
 from cookhouse.algorithms.rollouts.evaluation import RolloutEvaluation, attempt_all
 from cookhouse.algorithms.rollouts.policy import Policy
 from cookhouse.algorithms.rollouts.pool import Rollout
+from cookhouse.algorithms.rollouts.problems import Problems
 from cookhouse.algorithms.rollouts.rollout_pages import RolloutPages
-from cookhouse.algorithms.stages.stage import SlotStage, stage
-from cookhouse.envs import Environments, SecondModels, evenly_spaced
-from cookhouse.errors import InputError
-from cookhouse.models.catalog import context_tokens
-from cookhouse.rl import (
-    EnvGroupBuilder,
-    GroupSampler,
-    RLDataset,
-    RLDatasetBuilder,
-    TrajectoryGroup,
-    do_group_rollout,
-)
-from cookhouse.rl.env.env import BatchedBuilder, groups_of
-from cookhouse.runs.names import RUNS_FOLDER
-from cookhouse.settings import RolloutLimits, part_of
-from cookhouse.training import (
-    Cadence,
-    SamplingClient,
-    ScheduledEvaluation,
-)
-from cookhouse.weights.names import find_weights
-from cookhouse.workflows.reinforcement.state import RolloutState
-
-R = TypeVar("R", bound=RolloutState)
+from cookhouse.algorithms.stages.stage import stage
+from cookhouse.algorithms.stages.state import RunContext
+from cookhouse.chat import Renderer
+from cookhouse.rl import EnvGroupBuilder, GroupSampler, TrajectoryGroup, do_group_rollout
+from cookhouse.settings import RolloutLimits, RolloutTrainingSettings, part_of
+from cookhouse.training import ScheduledEvaluation, TrainingClient
 
 
-@stage(
-    doing="reading the problems",
-    reads=("config", "environments"),
-    writes=(
-        *("train", "test", "context_tokens", "notes", "second_models"),
-        *("total_steps", "steps_per_epoch", "adam"),
-    ),
-)
-async def build_env_group(state: RolloutState) -> None:
-    """Read the problems, and know from them how many steps there will be."""
-    adapters, among = state.context.adapters, (state.context.folder.path.parent, RUNS_FOLDER)
-    others = SecondModels(
-        partial(_name_second_model, state),
-        adapters.completer,
-        lambda name: find_weights(name, adapters.registry).origin(among),
-    )
-    builder = state.environments(others)
-    train, test = await builder.build()
-    if not len(train):
-        raise InputError("there are no groups to train on; see batch_size and what the data holds")
-    before, size = state.config.batch_size, fit_batch(state, _steps_of(builder, train), f"{groups_of(train):,} groups")
-    if size != before:
-        assert isinstance(builder, BatchedBuilder), "others have as many steps with any batch"
-        state.second_models.clear()  # they are named again
-        train, test = await builder.with_batch_size(size).build()
-    state.train = train
-    state.test = [] if test is None else _held_out(test, state.config.num_eval)
-    state.notes += await asyncio.to_thread(partial(settings_notes, state.config, by_reward=True))
-    state.context_tokens = await asyncio.to_thread(context_tokens, state.config.model_name)
-    state.notes += [*_batch_notes(train), *_length_notes(state)]
-    set_steps(state, len(train))
+@dataclass(frozen=True, kw_only=True)
+class OpenedRollouts:
+    """What samples in a run's environments."""
+
+    settings: RolloutTrainingSettings
+    problems: Problems
+    opened: OpenedRun
+    policy: Policy
+    """The weights that sample."""
+    rollout: Rollout
+    """Rolls out a group; its sequences are no longer than the settings say, and than the model and the service take."""
+    pages: RolloutPages
+    """Metrics and pages of what was sampled."""
+    evaluation: RolloutEvaluation | None
+    """Of the held-out problems; None: there are none."""
+
+    async def sample_groups(self, builders: Sequence[EnvGroupBuilder]) -> list[TrajectoryGroup]:
+        """Have the newest weights attempt problems; a group that fails is left out, or ends the run, as the settings
+        say.
+
+        Raises:
+            GroupFailedError: a group failed that may not, or every one did.
+        """
+        sampler, settings = await self.policy.newest(), self.settings
+        groups, lost = await attempt_all(
+            builders,
+            self.rollout,
+            lambda _: sampler,
+            max_concurrent=settings.max_concurrent_groups,
+            first_seed=sampler.version * settings.batch_size,
+        )
+        if lost and settings.on_failed_group == "stop":
+            raise lost[0]
+        return groups
 
 
-def _steps_of(builder: RLDatasetBuilder, train: RLDataset) -> Callable[[int], int]:
-    if isinstance(builder, Environments):
-        return partial(builder.steps_of, train)
-    return batches_of(groups_of(train)) if isinstance(builder, BatchedBuilder) else lambda _: len(train)
-
-
-def _batch_notes(train: RLDataset) -> list[str]:
-    num_first, num_last = (len(train.get_batch(index)) for index in (0, len(train) - 1))
-    if num_last == num_first:
-        return []
-    return [f"the last batch of an epoch has {num_last} groups, not {num_first}"]
-
-
-def _length_notes(state: RolloutState) -> list[str]:
-    asked, limit = state.config.max_tokens, state.context_tokens
-    if limit is None or asked < limit:
-        return []
-    return [
-        f"max_tokens is {asked:,} and {state.config.model_name} takes {limit:,} tokens, prompt and answer together: a "
-        "turn is cut where its prompt leaves no more"
-    ]
-
-
-def _held_out(dataset: RLDataset, count: int) -> list[EnvGroupBuilder]:
-    every = [group for index in range(len(dataset)) for group in dataset.get_batch(index)] if count else []
-    return evenly_spaced(every, count)
-
-
-async def _name_second_model(state: RolloutState, name: str) -> SamplingClient:
-    state.second_models.append(SecondModel(name))
-    return state.second_models[-1]
-
-
-@stage(
-    doing="loading the model",
-    reads=("config", "test", "context_tokens", "notes", "renderer", "second_models", "total_steps", "evaluators"),
-    writes=("folder", "checkpoints", "cursor", "session", "policy", "rollout_pages", "evaluations"),
-    needs=("service",),
-    uses=("completer",),
-)
-async def init_session(state: RolloutState) -> None:
-    """Open the run directory and then the session, and the other models that rollouts need."""
-    await open_run(state)
-    await open_rollouts(state)
-
-
-async def open_rollouts(state: RolloutState) -> None:
-    """Open the policy and the rollouts, once the session is open.
+async def open_rollouts(
+    context: RunContext, config: RolloutTrainingSettings, renderer: Renderer, problems: Problems, opened: OpenedRun
+) -> OpenedRollouts:
+    """Open the policy and the other models that rollouts need, once the session is open.
 
     Raises:
         InputError: the service refused another model.
         ServiceError: it failed.
     """
-    config = state.config
-    state.policy = Policy(config)
-    state.closing.push_async_callback(state.policy.aclose)
-    for model in state.second_models:
-        await model.open(state.session.service, state.context.adapters.registry)
-    state.rollout_pages = RolloutPages(
-        folder=state.folder.rollouts,
-        renderer=state.renderer,
-        telemetry=state.telemetry,
+    policy = Policy(config)
+    context.closing.push_async_callback(policy.aclose)
+    for model in problems.second_models:
+        await model.open(opened.session.service, context.registry)
+    rollout = _rollout(config, problems.context_tokens, opened.session.context_tokens)
+    pages = RolloutPages(folder=opened.folder.rollouts, renderer=renderer, telemetry=context.telemetry)
+
+    def keep(step: int, groups: Sequence[TrajectoryGroup]) -> None:
+        pages.keep_evaluation(step, groups)
+        opened.folder.write_answers(step, pages.answers(groups))
+
+    evaluation = RolloutEvaluation(
+        problems.test,
+        rollout=rollout,
+        settings=config,
+        telemetry=context.telemetry,
+        measure=pages.measured,
+        keep=keep,
     )
-    if state.test:
-        evaluation = RolloutEvaluation(
-            state.test,
-            rollout=rollout_of(state),
-            settings=config,
-            telemetry=state.telemetry,
-            measure=state.rollout_pages.measured,
-            keep=partial(_keep_evaluation, state),
-        )
-        cadence = Cadence(every=config.eval_every, at_start=config.eval_at_start)
-        state.evaluations.append(ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
-    state.evaluations += scheduled_evaluators(state.evaluators, state.telemetry, state.folder.evaluations)
+    return OpenedRollouts(
+        settings=config,
+        problems=problems,
+        opened=opened,
+        policy=policy,
+        rollout=rollout,
+        pages=pages,
+        evaluation=evaluation if problems.test else None,
+    )
 
 
-def rollout_of(state: RolloutState) -> Rollout:
-    """Rolls out a group; its sequences are no longer than the config says, and than the model and the service take."""
-    config = state.config
-    taken = [tokens for tokens in (state.context_tokens, state.session.context_tokens) if tokens is not None]
-    if state.scores_sequences:
+def _rollout(config: RolloutTrainingSettings, *limits: int | None) -> Rollout:
+    taken = [tokens for tokens in limits if tokens is not None]
+    if config.scores_sequences:
         # Who asks for logprobs of a sequence samples a token behind it, which has to fit the context, too.
         taken = [tokens - 1 for tokens in taken]
     bounds = taken if config.max_sequence_tokens is None else [*taken, config.max_sequence_tokens]
-    max_tokens = min(bounds, default=None)
-    limits = part_of(RolloutLimits, config, max_sequence_tokens=max_tokens)
+    bounded = part_of(RolloutLimits, config, max_sequence_tokens=min(bounds, default=None))
 
     async def rollout(builder: EnvGroupBuilder, sampler: GroupSampler, seed: int) -> TrajectoryGroup:
-        return await do_group_rollout(builder, sampler, seed=seed, limits=limits, strategy=config)
+        return await do_group_rollout(builder, sampler, seed=seed, limits=bounded, strategy=config)
 
     return rollout
 
 
-async def sample_groups(state: RolloutState, builders: Sequence[EnvGroupBuilder]) -> list[TrajectoryGroup]:
-    """Have the newest weights attempt problems; a group that fails is left out, or ends the run, as the config says.
-
-    Raises:
-        GroupFailedError: a group failed that may not, or every one did.
-    """
-    sampler, config = await state.policy.newest(), state.config
-    groups, lost = await attempt_all(
-        builders,
-        rollout_of(state),
-        lambda _: sampler,
-        max_concurrent=config.max_concurrent_groups,
-        first_seed=sampler.version * config.batch_size,
-    )
-    if lost and config.on_failed_group == "stop":
-        raise lost[0]
-    return groups
+@stage(doing="loading the model", needs=("service",), uses=("completer",))
+async def init_session(
+    context: RunContext,
+    config: RolloutTrainingSettings,
+    renderer: Renderer,
+    problems: Problems,
+    steps: Steps,
+    evaluators: Sequence[NamedEvaluator],
+) -> tuple[OpenedRun, OpenedRollouts, list[ScheduledEvaluation]]:
+    """Open the run directory and then the session, and the other models that rollouts need."""
+    opened = await open_run(context, config, steps, evaluators)
+    rollouts = await open_rollouts(context, config, renderer, problems, opened)
+    return opened, rollouts, scheduled(context, config, opened, evaluators, rollouts.evaluation)
 
 
-def _keep_evaluation(state: RolloutState, step: int, groups: Sequence[TrajectoryGroup]) -> None:
-    state.rollout_pages.keep_evaluation(step, groups)
-    state.folder.write_answers(step, state.rollout_pages.answers(groups))
-
-
-def publish_slot() -> SlotStage[R]:
+@stage()
+def publish_weights(rollouts: OpenedRollouts) -> Callable[[TrainingClient, int], None]:
     """New weights to sample from."""
-    return SlotStage(name="publish_weights", make=lambda state: state.policy.publish, reads=("policy",))
+    return rollouts.policy.publish

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,17 @@ from cookhouse.algorithms.rollouts.rollout_log import GroupId, GroupLogprobs, Ro
 from cookhouse.rl import Trajectory, TrajectoryGroup
 from cookhouse.rl.learning.assembly import by_turn
 from cookhouse.rl.learning.overlong import is_masked
+from cookhouse.settings.rollouts import OverlongSettings
 from cookhouse.training import Answered
 from cookhouse.training.loop.objective import answered_datums
-from cookhouse.workflows.reinforcement.state import ReinforcementState
 
 
 class TrainedLogprobs:
     """Keeps them in the rollout log of a run; fits `cookhouse.training.Keep`."""
 
-    def __init__(self, state: ReinforcementState) -> None:
-        self._log = RolloutLog(state.folder.rollouts)
-        self._is_masked = partial(is_masked, settings=state.config)
+    def __init__(self, folder: Path, settings: OverlongSettings) -> None:
+        self._log = RolloutLog(folder)
+        self._is_masked = partial(is_masked, settings=settings)
 
     def __call__(self, step: int, parts: Answered[Any]) -> None:
         """Raises `InputError` where nothing can be written."""

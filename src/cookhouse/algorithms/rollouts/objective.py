@@ -1,7 +1,7 @@
 """The service's policy losses over rollouts, what their answers say, and a warning where ratios run away."""
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -189,16 +189,3 @@ def _ways_out(settings: ReinforcementSettings) -> str:
             "a lower learning_rate",
         ]
     )
-
-
-def with_divergence_watch(
-    log: Callable[[FinishedStep], None], telemetry: Telemetry, settings: ReinforcementSettings
-) -> Callable[[FinishedStep], None]:
-    """A log of steps with a `DivergenceWatch` behind it."""
-    watch = DivergenceWatch(telemetry, settings)
-
-    def log_and_watch(finished: FinishedStep) -> None:
-        log(finished)
-        watch(finished)
-
-    return log_and_watch
