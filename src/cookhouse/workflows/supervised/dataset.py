@@ -101,12 +101,12 @@ class _Tokenizing:
         self, data: RunData, part: TrainingRows, batch_size: int
     ) -> tuple[Part, Counts, Sequence[Example]]:
         """The batches of one set, with figures of its examples and the first of them."""
-        config, encoder = self.config, self.renderer.encoder
+        config = self.config
         mode = parse_train_on_what(config.train_on_what)
         if part.conversations is not None:
             examples = await self.render(part.conversations)
             self.notes.extend(conversation_remarks(part.conversations, mode))
-            self.notes.extend(await asyncio.to_thread(mark_remarks, part.conversations, encoder))
+            self.notes.extend(await asyncio.to_thread(mark_remarks, part.conversations, self.renderer.encoder))
             self.notes.extend(self.cut(examples, "examples"))
             whole = SupervisedDataset(examples, batch_size=batch_size, reduction=config.reduction, seed=config.seed)
             return whole, Counts(statistics=whole.statistics, num_rows=len(part.conversations)), whole.examples
@@ -123,7 +123,8 @@ class _Tokenizing:
         sample, num_sampled = await asyncio.to_thread(streamed.sample)
         seen = parse_each(streamed.sampled_rows(), conversation_of, BadRows("skip"))
         what = f"conversations from all over {part.name}"
-        self.notes.extend([*conversation_remarks(seen, mode, what=what), *mark_remarks(seen, encoder, what=what)])
+        self.notes.extend(conversation_remarks(seen, mode, what=what))
+        self.notes.extend(mark_remarks(seen, self.renderer.encoder, what=what))
         counts = estimated(example_statistics(sample), num_sampled=num_sampled, num_rows=streamed.num_rows)
         return streamed, counts, sample
 

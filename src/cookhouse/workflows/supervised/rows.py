@@ -91,6 +91,8 @@ class RunData:
         Raises:
             InputError: one is of no set, or none is left of a set.
         """
+        if isinstance(given, StreamedConversations):
+            return self
         names = [part.name for part in self.train]
         if stray := next((c for c in given if len(names) > 1 and c.dataset not in names), None):
             raise InputError(f"{stray.source} is of no data set of {', '.join(names)}; keep `dataset` as it was read")
