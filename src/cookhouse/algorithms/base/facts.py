@@ -156,4 +156,4 @@ def held_out_figures(labels: Sequence[tuple[str, str, bool]], first: Row, after:
 
 def trained_figure(name: str, label: str, first: Row, last: Row) -> Figure:
     """Figure of a metric of training, at the first and the last step."""
-    return Figure(name=name, label=f"{label}, first and last step", before=first.get(name), after=last.get(name))
+    return Figure(name=name, label=f"{label}, first and last", before=first.get(name), after=last.get(name))
