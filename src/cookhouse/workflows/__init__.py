@@ -10,6 +10,9 @@ from cookhouse.algorithms.stages.stage import Stage, stage
 from cookhouse.algorithms.stages.state import RunContext, RunState
 from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.envs import OpenSampler
+from cookhouse.workflows.evaluation.comparison import ComparisonState, comparison_workflow
+from cookhouse.workflows.evaluation.state import EvaluationState
+from cookhouse.workflows.evaluation.workflow import evaluation_workflow
 from cookhouse.workflows.flat import FlatState, flat_workflow
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, pipeline_workflow
 from cookhouse.workflows.preference.state import PreferenceState
@@ -21,6 +24,8 @@ from cookhouse.workflows.supervised.workflow import supervised_workflow
 
 __all__ = [
     "ChildRun",
+    "ComparisonState",
+    "EvaluationState",
     "Environments",
     "FlatState",
     "OpenSampler",
@@ -36,7 +41,9 @@ __all__ = [
     "SupervisedState",
     "Workflow",
     "check_preference_model",
+    "comparison_workflow",
     "dry_run_workflow",
+    "evaluation_workflow",
     "flat_workflow",
     "pipeline_workflow",
     "preference_model_workflow",
