@@ -51,7 +51,7 @@ from cookhouse.training.loop.slots import (
     ScheduledEvaluation,
     SlotNames,
 )
-from cookhouse.training.loop.source import Batches, BatchSource, Source, as_datums
+from cookhouse.training.loop.source import Batches, BatchSource, Remembering, Source, as_datums
 from cookhouse.training.loop.step_log import StepLog
 from cookhouse.training.work import Assembled, Assembler, Work
 
@@ -86,6 +86,7 @@ __all__ = [
     "PairLogprobs",
     "PairLossOffer",
     "PendingCheckpoint",
+    "Remembering",
     "RollingSaves",
     "SamplingClient",
     "ScheduledEvaluation",
