@@ -25,8 +25,8 @@ from cookhouse.workflows.supervised.workflow import supervised_workflow
 __all__ = [
     "ChildRun",
     "ComparisonState",
-    "EvaluationState",
     "Environments",
+    "EvaluationState",
     "FlatState",
     "OpenSampler",
     "PipelineRunState",
