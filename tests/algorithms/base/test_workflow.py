@@ -15,6 +15,7 @@ from cookhouse.registry import Descent
         ("rl_basic", Descent.RL_TRAINED_FROM),
         ("on_policy_distillation", Descent.DISTILLED_FROM),
         ("off_policy_distillation", Descent.DISTILLED_FROM),
+        ("rl_loop", Descent.RL_TRAINED_FROM),
     ],
 )
 def test_a_workflow_says_how_its_weights_descend(recipe: str, descent: Descent) -> None:

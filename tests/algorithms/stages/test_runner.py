@@ -2,14 +2,16 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from tests.workflows.kit import Keeping, make_context
 
+from cookhouse.algorithms.stages.body import stages_in_order
 from cookhouse.errors import InputError
 from cookhouse.runs import RunResult, RunSummary
 from cookhouse.telemetry import Event, Span
-from cookhouse.workflows import RunState, StageError, Stages, Workflow, run_workflow, stage
+from cookhouse.workflows import RunContext, RunState, StageError, Workflow, run_workflow, stage
 
 pytestmark = pytest.mark.anyio
 
@@ -19,86 +21,82 @@ class State(RunState):
     failure: BaseException | None = None
     is_second_wanted: bool = True
     done: list[str] = field(default_factory=list)
+    count: int = field(init=False)
+
+    def result(self, seconds: float) -> RunResult[Any]:
+        summary = RunSummary(
+            recipe="test",
+            model_name="none",
+            folder=self.context.folder.path,
+            is_interrupted=self.context.status == "interrupted",
+            num_steps=0,
+            total_steps=0,
+            seconds=seconds,
+            figures=(),
+            samples=(),
+            report=None,
+            state_path=None,
+            sampler_path=None,
+            next_command="",
+        )
+        return RunResult(state=self, metrics={}, artifacts={}, summary=summary)
 
 
 @stage()
-async def first(state: State) -> None:
-    state.done.append("first")
+async def first(done: list[str]) -> None:
+    done.append("first")
 
 
 @stage()
-async def failing(state: State) -> None:
-    if state.failure is not None:
-        raise state.failure
+async def failing(failure: BaseException | None) -> None:
+    if failure is not None:
+        raise failure
 
 
-@stage(when=lambda state: state.is_second_wanted)
-async def second(state: State) -> None:
-    state.done.append("second")
-
-
-@stage()
-async def last(state: State) -> None:
-    state.done.append("last")
+@stage(when=lambda is_second_wanted: is_second_wanted)
+async def second(done: list[str]) -> None:
+    done.append("second")
 
 
 @stage()
-async def cleanup(state: State) -> None:
-    state.done.append(f"cleanup {state.status}")
+async def last(done: list[str]) -> None:
+    done.append("last")
 
 
-def _result(state: State, seconds: float) -> RunResult[State]:
-    summary = RunSummary(
-        recipe="test",
-        model_name="none",
-        folder=state.context.folder.path,
-        is_interrupted=state.status == "interrupted",
-        num_steps=0,
-        total_steps=0,
-        seconds=seconds,
-        figures=(),
-        samples=(),
-        report=None,
-        state_path=None,
-        sampler_path=None,
-        next_command="",
-    )
-    return RunResult(state=state, metrics={}, artifacts={}, summary=summary)
+@stage()
+async def cleanup(context: RunContext, done: list[str]) -> None:
+    done.append(f"cleanup {context.status}")
 
 
-def workflow(state: State) -> Workflow[State]:
+def workflow(**inputs: Any) -> Workflow[State]:
     return Workflow(
         name="test",
         state_class=State,
-        start=lambda context: replace(state, context=context),
+        inputs=inputs,
         setup=(first, failing),
-        body=Stages(parts=(second,)),
+        body=stages_in_order(second),
         final=(last,),
         cleanup=cleanup,
-        result=_result,
     )
 
 
-async def fail(failure: BaseException) -> tuple[BaseException, State, Keeping]:
-    keeping = Keeping()
-    context = make_context(keeping)
-    state = State(context=context, failure=failure)
+async def fail(failure: BaseException) -> tuple[BaseException, list[str], Keeping]:
+    """The error, the stages that ran, and what sinks heard."""
+    keeping, done = Keeping(), list[str]()
     with pytest.raises(BaseException) as caught:  # noqa: PT011  each test looks at what it is
-        await run_workflow(workflow(state), context)
-    return caught.value, state, keeping
+        await run_workflow(workflow(failure=failure, done=done), make_context(keeping))
+    return caught.value, done, keeping
 
 
 async def test_stages_run_in_order_and_cleanup_last() -> None:
-    context = make_context()
-    result = await run_workflow(workflow(State(context=context)), context)
+    result = await run_workflow(workflow(), make_context())
     assert result.state.done == ["first", "second", "last", "cleanup success"]
     assert result.summary.seconds > 0
 
 
 async def test_a_stage_whose_condition_says_no_is_passed_over() -> None:
-    context, keeping = make_context(), Keeping()
-    context.telemetry.add(keeping)
-    result = await run_workflow(workflow(State(context=context, is_second_wanted=False)), context)
+    keeping = Keeping()
+    result = await run_workflow(workflow(is_second_wanted=False), make_context(keeping))
     assert result.state.done == ["first", "last", "cleanup success"]
     assert "second" not in [record.name for record in keeping.records if isinstance(record, Span)]
 
@@ -107,13 +105,13 @@ async def test_a_stage_is_told_in_words_and_recorded_by_its_name() -> None:
     """Catches a user's own stage that a terminal tells by the name of its function, and a span that goes by words."""
 
     @stage(doing="counting the rows")
-    async def count_rows(state: State) -> None:
-        state.done.append("counted")
+    async def count_rows(done: list[str]) -> None:
+        done.append("counted")
 
-    context, keeping = make_context(), Keeping()
-    context.telemetry.add(keeping)
-    whole = workflow(State(context=context)).inserted(count_rows, after="first")
-    await run_workflow(whole.replaced("second", replace(count_rows, name="my_own_part", doing="")), context)
+    keeping = Keeping()
+    whole = workflow().inserted(count_rows, after="first")
+    own = replace(count_rows, name="my_own_part", doing="")
+    await run_workflow(whole.replaced("second", own), make_context(keeping))
     told = {each.text["stage"]: each.text["doing"] for each in keeping.records if isinstance(each, Event)}
     assert told["count_rows"] == "counting the rows"
     assert told["my_own_part"] == "my own part"
@@ -122,23 +120,21 @@ async def test_a_stage_is_told_in_words_and_recorded_by_its_name() -> None:
 
 async def test_an_interrupt_ends_a_body_of_stages_between_two() -> None:
     @stage()
-    async def interrupting(state: State) -> None:
-        with state.interrupt.deferred():
-            state.interrupt.request()
+    async def interrupting(context: RunContext) -> None:
+        with context.interrupt.deferred():
+            context.interrupt.request()
 
-    context = make_context()
-    whole = workflow(State(context=context))
-    result = await run_workflow(replace(whole, body=Stages(parts=(interrupting, second))), context)
+    result = await run_workflow(replace(workflow(), body=stages_in_order(interrupting, second)), make_context())
     assert result.summary.is_interrupted
     assert result.state.done == ["first", "cleanup interrupted"]
 
 
 async def test_callers_error_stays_what_it_is_and_names_its_stage() -> None:
-    error, state, keeping = await fail(InputError("bad row"))
+    error, done, keeping = await fail(InputError("bad row"))
     assert isinstance(error, InputError)
     assert str(error) == "bad row"
     assert error.__notes__ == ["in stage failing"]
-    assert state.done == ["first", "cleanup errored"]
+    assert done == ["first", "cleanup errored"]
     spans = [(record.name, record.error) for record in keeping.records if isinstance(record, Span)]
     assert spans == [("first", None), ("failing", "InputError"), ("cleanup", None)]
     starts = [record.text["stage"] for record in keeping.records if isinstance(record, Event)]
@@ -147,26 +143,42 @@ async def test_callers_error_stays_what_it_is_and_names_its_stage() -> None:
 
 async def test_unforeseen_error_is_wrapped_with_the_name_of_its_stage() -> None:
     cause = KeyError("x")
-    error, state, _ = await fail(cause)
+    error, done, _ = await fail(cause)
     assert isinstance(error, StageError)
     assert str(error) == "stage failing failed: KeyError: 'x'"
     assert error.__cause__ is cause
-    assert state.done == ["first", "cleanup errored"]
+    assert done == ["first", "cleanup errored"]
 
 
 async def test_cancelled_run_is_cleaned_up_as_interrupted() -> None:
-    error, state, _ = await fail(asyncio.CancelledError())
+    error, done, _ = await fail(asyncio.CancelledError())
     assert isinstance(error, asyncio.CancelledError)
-    assert state.done == ["first", "cleanup interrupted"]
+    assert done == ["first", "cleanup interrupted"]
 
 
 async def test_broken_wiring_runs_nothing() -> None:
-    @stage(reads=("folder",))
-    async def early(state: State) -> None:
-        state.done.append("early")
+    @stage()
+    async def early(done: list[str], count: int) -> None:
+        done.append(f"early {count}")
 
-    context = make_context()
-    state = State(context=context)
-    with pytest.raises(InputError, match="early reads folder"):
-        await run_workflow(workflow(state).inserted(early, after="first"), context)
-    assert state.done == []
+    done: list[str] = []
+    with pytest.raises(InputError, match="early takes count, which is not there by then"):
+        await run_workflow(workflow(done=done).inserted(early, after="first"), make_context())
+    assert done == []
+
+
+async def test_a_result_becomes_the_field_of_its_type() -> None:
+    """Catches parts of a tuple that change places, and a stage after it that sees what was there before."""
+
+    @stage()
+    async def count(done: list[str]) -> tuple[int, list[str]]:
+        return len(done), [*done, "count"]
+
+    @stage()
+    async def tell(count: int, done: list[str]) -> None:
+        done.append(f"{count} before")
+
+    whole = workflow().inserted(count, after="first").inserted(tell, after="failing")
+    result = await run_workflow(whole, make_context())
+    assert result.state.done == ["first", "count", "1 before", "second", "last", "cleanup success"]
+    assert result.state.count == 1
