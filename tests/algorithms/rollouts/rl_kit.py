@@ -11,6 +11,7 @@ import numpy as np
 import tinker
 
 from cookhouse.algorithms.rollouts.assembler import RolloutAssembler, RolloutPayload
+from cookhouse.algorithms.rollouts.objective import policy_objective
 from cookhouse.algorithms.rollouts.policy import Policy
 from cookhouse.algorithms.rollouts.pool import FinishedGroup, RolloutPool
 from cookhouse.algorithms.rollouts.refill import Refill
@@ -53,7 +54,6 @@ from cookhouse.training import (
 )
 from cookhouse.training.work import Assembler
 from cookhouse.weights.checkpoints import CheckpointFile, Cursor
-from cookhouse.workflows.reinforcement.objective import policy_objective
 
 Delay = Callable[[int], Awaitable[None]]
 

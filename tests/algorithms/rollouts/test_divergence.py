@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from cookhouse.algorithms.rollouts.objective import DivergenceWatch
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import Event, Record, Telemetry
 from cookhouse.training import FinishedStep
 from cookhouse.weights.checkpoints import Cursor
-from cookhouse.workflows.reinforcement.objective import DivergenceWatch
 
 
 class Kept:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tinker
 
+from cookhouse.algorithms.rollouts.objective import policy_metrics, post_step_divergence
 from cookhouse.settings import LossSettings
 from cookhouse.training import FakeService, FakeTrainingClient, Work
 from cookhouse.weights.checkpoints import Cursor
-from cookhouse.workflows.reinforcement.objective import policy_metrics, post_step_divergence
 
 pytestmark = pytest.mark.anyio
 

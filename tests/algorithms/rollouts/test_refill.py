@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.algorithms.rollouts.rl_kit import GuessDataset, RLKit, guess, jitter, rows
-from tests.workflows.reinforcement.test_ends import stop_after
+from tests.algorithms.rollouts.test_ends import stop_after
 
 from cookhouse.algorithms.rollouts.refill import Refill
 from cookhouse.rl.learning.advantages import rewards_differ
