@@ -13,14 +13,23 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
+from cookhouse.algorithms.base.state import OpenedRun
 from cookhouse.algorithms.pairs.calls import answer_sums, token_logprobs, whole_pairs, with_reference
-from cookhouse.algorithms.pairs.reference import PairPayload
+from cookhouse.algorithms.pairs.reference import (
+    PairAssembler,
+    PairPayload,
+    Reference,
+    open_reference,
+)
+from cookhouse.algorithms.stages.stage import stage
+from cookhouse.algorithms.stages.state import RunContext
 from cookhouse.errors import InputError
 from cookhouse.extras import require_engine
 from cookhouse.losses.pair_losses import PAIR_LOSSES, Array, PairLogprobs, PairLoss
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import keys
 from cookhouse.training.clients.client import PairLossOffer, TrainingClient
+from cookhouse.training.clients.session import service_errors
 from cookhouse.training.loop.objective import Answered, Objective, custom_metrics
 from cookhouse.training.work import Work
 
@@ -54,6 +63,28 @@ def pair_objective(
     if isinstance(loss, FusedPairLoss):
         return Objective(loss=loss, metrics=metrics, logprobs=token_logprobs)
     return Objective(loss=loss, metrics=metrics)
+
+
+async def open_pairs(
+    context: RunContext, config: Any, opened: OpenedRun, *, with_logprobs: bool = False
+) -> tuple[Objective[PairPayload], Reference]:
+    """The loss over pairs of a run, computed by the service where that has it, and the reference that it needs; `config`
+    is of a training run with `ReferenceSettings`. Raises as `pair_objective` and `open_reference`.
+    """
+    with service_errors("asking which losses the service has"):
+        offered = await opened.session.service.pair_losses()
+    offer = offered if config.pair_loss in offered.names else None
+    objective = pair_objective(config, offer, with_logprobs=with_logprobs)
+    return objective, await open_reference(config, opened.session, opened.folder, context.registry, offer)
+
+
+@stage(doing="opening the reference", needs=("service",))
+async def init_pairs(
+    context: RunContext, config: Any, opened: OpenedRun
+) -> tuple[Objective[PairPayload], PairAssembler]:
+    """Open the loss over pairs and its reference, for a run that makes pairs of its own."""
+    objective, reference = await open_pairs(context, config, opened)
+    return objective, PairAssembler(reference, context.telemetry)
 
 
 def _counts(parts: Answered[PairPayload]) -> Mapping[str, float]:

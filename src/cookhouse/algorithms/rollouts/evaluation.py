@@ -58,9 +58,22 @@ async def attempt_all(
     sampler_of: Callable[[EnvGroupBuilder], GroupSampler],
     *,
     max_concurrent: int,
-    first_seed: int = 0,
 ) -> tuple[list[TrajectoryGroup], list[GroupFailedError]]:
-    """Play every group once, each with its place as its seed: those that came back, and why the others did not.
+    """Play every group once: those that came back, and why the others did not. Raises as `attempt_each`."""
+    results = await attempt_each(builders, rollout, sampler_of, max_concurrent=max_concurrent)
+    groups = [result for result in results if isinstance(result, TrajectoryGroup)]
+    return groups, [result for result in results if isinstance(result, GroupFailedError)]
+
+
+async def attempt_each(
+    builders: Sequence[EnvGroupBuilder],
+    rollout: Rollout,
+    sampler_of: Callable[[EnvGroupBuilder], GroupSampler],
+    *,
+    max_concurrent: int,
+    first_seed: int = 0,
+) -> list[TrajectoryGroup | GroupFailedError]:
+    """Play every group once, each with its place as its seed; the result has the order of the builders.
 
     Raises:
         GroupFailedError: every group failed.
@@ -81,8 +94,7 @@ async def attempt_all(
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures
     results = [task.result() for task in playing]
-    groups = [result for result in results if isinstance(result, TrajectoryGroup)]
     lost = [result for result in results if isinstance(result, GroupFailedError)]
-    if not groups:
+    if len(lost) == len(results):
         raise lost[0]
-    return groups, lost
+    return results

@@ -1,11 +1,13 @@
 """Problems that rollouts attempt: read from environments, in batches, and how many steps they make."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
 
 from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
 from cookhouse.algorithms.base.facts import settings_notes
@@ -20,7 +22,7 @@ from cookhouse.envs import Environments as NamedEnvironments
 from cookhouse.envs import OpenSampler, SecondModels, evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import context_tokens
-from cookhouse.rl import EnvGroupBuilder, RLDataset, RLDatasetBuilder
+from cookhouse.rl import EnvGroupBuilder, RLDataset, RLDatasetBuilder, TrajectoryGroup
 from cookhouse.rl.env.env import BatchedBuilder, groups_of
 from cookhouse.settings import RolloutTrainingSettings
 from cookhouse.training import SamplingClient
@@ -42,11 +44,53 @@ class EpochBatches:
     def set_epoch(self, epoch: int) -> None:
         self._epoch = epoch
 
-    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+    def get_batch(self, index: int) -> Sequence[Any]:
+        """The builders of the groups of a batch."""
         return self._groups.get_batch(self._epoch * len(self) + index)
 
     def __len__(self) -> int:
         return len(self._groups)
+
+
+class WeightedProblems(EpochBatches):
+    """Batches of problems by number, each drawn by a weight: a function of the mean rewards that the problem's groups
+    earned so far, in their order. No problem is twice in a batch. What was earned is saved with each checkpoint
+    (`cookhouse.training.Remembering`), so that a resumed run draws what the whole one would have drawn.
+    """
+
+    def __init__(self, train: RLDataset, weight: Callable[[Sequence[float]], float], *, seed: int) -> None:
+        super().__init__(train)
+        self.problems = [problem for index in range(len(train)) for problem in train.get_batch(index)]
+        self.earned: list[list[float]] = [[] for _ in self.problems]
+        self._weight, self._seed, self._batch_size = weight, seed, len(train.get_batch(0))
+
+    def get_batch(self, index: int) -> Sequence[int]:
+        """Numbers of problems. Raises `InputError` where too few weights are above 0."""
+        weights = np.array([self._weight(earned) for earned in self.earned], dtype=np.float64)
+        usable = np.isfinite(weights) & (weights >= 0)
+        if not usable.all() or np.count_nonzero(weights) < self._batch_size:
+            raise InputError(
+                f"{np.count_nonzero(weights * usable):,} of {weights.size:,} problems have a weight above 0, and a "
+                f"batch draws {self._batch_size:,}; give every problem a small weight"
+            )
+        rng = np.random.default_rng([self._seed, self._epoch, index])
+        return [int(i) for i in rng.choice(weights.size, self._batch_size, replace=False, p=weights / weights.sum())]
+
+    def learn(self, number: int, group: TrajectoryGroup) -> None:
+        """Remember what a group earned at a problem."""
+        self.earned[number].append(float(np.mean(group.get_total_rewards())))
+
+    def state(self) -> Mapping[str, Any]:
+        return {"earned": self.earned}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Raises `InputError` for what was earned at other problems."""
+        if len(state["earned"]) != len(self.problems):
+            raise InputError(
+                f"the checkpoint remembers {len(state['earned']):,} problems, and there are {len(self.problems):,}; "
+                "resume with the same environment and settings"
+            )
+        self.earned = [[float(reward) for reward in earned] for earned in state["earned"]]
 
 
 @dataclass(frozen=True, kw_only=True)

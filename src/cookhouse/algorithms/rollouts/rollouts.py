@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cookhouse.algorithms.base.evaluation import NamedEvaluator
 from cookhouse.algorithms.base.run import open_run, scheduled
 from cookhouse.algorithms.base.state import OpenedRun, Steps
-from cookhouse.algorithms.rollouts.evaluation import RolloutEvaluation, attempt_all
+from cookhouse.algorithms.rollouts.evaluation import RolloutEvaluation, attempt_each
 from cookhouse.algorithms.rollouts.policy import Policy
 from cookhouse.algorithms.rollouts.pool import Rollout
 from cookhouse.algorithms.rollouts.problems import Problems
@@ -14,7 +14,7 @@ from cookhouse.algorithms.rollouts.rollout_pages import RolloutPages
 from cookhouse.algorithms.stages.stage import stage
 from cookhouse.algorithms.stages.state import RunContext
 from cookhouse.chat import Renderer
-from cookhouse.rl import EnvGroupBuilder, GroupSampler, TrajectoryGroup, do_group_rollout
+from cookhouse.rl import EnvGroupBuilder, GroupFailedError, GroupSampler, TrajectoryGroup, do_group_rollout
 from cookhouse.settings import RolloutLimits, RolloutTrainingSettings, part_of
 from cookhouse.training import ScheduledEvaluation, TrainingClient
 
@@ -35,24 +35,28 @@ class OpenedRollouts:
     evaluation: RolloutEvaluation | None
     """Of the held-out problems; None: there are none."""
 
-    async def sample_groups(self, builders: Sequence[EnvGroupBuilder]) -> list[TrajectoryGroup]:
-        """Have the newest weights attempt problems; a group that fails is left out, or ends the run, as the settings
-        say.
+    async def sample_each(self, builders: Sequence[EnvGroupBuilder]) -> list[TrajectoryGroup | None]:
+        """Have the newest weights attempt problems. A group that fails is None, or ends the run, as the settings say.
 
         Raises:
             GroupFailedError: a group failed that may not, or every one did.
         """
         sampler, settings = await self.policy.newest(), self.settings
-        groups, lost = await attempt_all(
+        results = await attempt_each(
             builders,
             self.rollout,
             lambda _: sampler,
             max_concurrent=settings.max_concurrent_groups,
             first_seed=sampler.version * settings.batch_size,
         )
+        lost = [result for result in results if isinstance(result, GroupFailedError)]
         if lost and settings.on_failed_group == "stop":
             raise lost[0]
-        return groups
+        return [result if isinstance(result, TrajectoryGroup) else None for result in results]
+
+    async def sample_groups(self, builders: Sequence[EnvGroupBuilder]) -> list[TrajectoryGroup]:
+        """The same without those that failed. Raises as `sample_each`."""
+        return [group for group in await self.sample_each(builders) if group is not None]
 
 
 async def open_rollouts(

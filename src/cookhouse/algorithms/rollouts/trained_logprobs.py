@@ -41,6 +41,8 @@ def trained_logprobs(
     found: dict[GroupId, GroupLogprobs] = {}
     for part in parts:
         payload, answered = part[0].payload, answered_datums([part])
+        if not payload.groups_P:  # of a source that writes no rollout log
+            continue
         chosen: list[tuple[GroupId, TrajectoryGroup]] = []
         data_D: list[tinker.Datum] = []
         logprobs_D: list[NDArray[Any]] = []

@@ -23,8 +23,8 @@ from cookhouse.algorithms.base.state import OpenedRun, Steps
 from cookhouse.algorithms.base.tokenizer import init_tokenizer, tell_previews
 from cookhouse.algorithms.base.workflow import training_workflow
 from cookhouse.algorithms.pairs.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
-from cookhouse.algorithms.pairs.objective import pair_objective
-from cookhouse.algorithms.pairs.reference import PairAssembler, PairPayload, Reference, open_reference
+from cookhouse.algorithms.pairs.objective import open_pairs
+from cookhouse.algorithms.pairs.reference import PairAssembler, PairPayload, Reference
 from cookhouse.algorithms.stages.stage import stage
 from cookhouse.algorithms.stages.state import RunContext
 from cookhouse.algorithms.stages.workflow import Workflow
@@ -39,7 +39,7 @@ from cookhouse.models.catalog import context_tokens
 from cookhouse.registry import Descent
 from cookhouse.settings import PreferenceSettings, is_embedded
 from cookhouse.telemetry import events
-from cookhouse.training import Assembled, BatchSource, Objective, ScheduledEvaluation, service_errors
+from cookhouse.training import Assembled, BatchSource, Objective, ScheduledEvaluation
 from cookhouse.workflows.preference.evaluation import AnswerJudge, PairAnswerEvaluation, PairEvaluation, askable
 from cookhouse.workflows.preference.rows import PreferenceData, read_data
 from cookhouse.workflows.preference.state import PreferenceState, TokenizedPairs
@@ -180,11 +180,7 @@ async def init_session(
     """
     opened = await open_run(context, config, steps, evaluators)
     _refuse_longer(config, pairs, opened)
-    with service_errors("asking which losses the service has"):
-        offered = await opened.session.service.pair_losses()
-    offer = offered if config.pair_loss in offered.names else None
-    objective = pair_objective(config, offer, with_logprobs=config.num_shown_examples > 0)
-    reference = await open_reference(config, opened.session, opened.folder, context.registry, offer)
+    objective, reference = await open_pairs(context, config, opened, with_logprobs=config.num_shown_examples > 0)
     judge = await _open_judge(context, config, opened) if pairs.answers is not None else None
     held_out = PairEvaluation(
         pairs=pairs.held_out,
