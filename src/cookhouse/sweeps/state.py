@@ -1,6 +1,5 @@
 """State of a sweep, and the result that is read from it."""
 
-import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from cookhouse.algorithms.stages.state import RunState
 from cookhouse.runs import RunFolder, RunResult, RunSummary
 from cookhouse.runs.names import REPORT_FILE
 from cookhouse.sweeps.halving import Halving
-from cookhouse.sweeps.record import SweepRecord, part_names
+from cookhouse.sweeps.record import SweepRecord
 from cookhouse.sweeps.settings import SweepSettings
 from cookhouse.workflows.pipeline import by_run
 
@@ -22,6 +21,8 @@ class SweepState(RunState):
     config: SweepSettings
     document: str
     """What `cookhouse sweep` would make the same runs of; it is kept next to them."""
+    runs: Mapping[str, Mapping[str, Any]]
+    """Settings of each run, by its name."""
     folder: RunFolder = field(init=False)
     results: dict[str, RunResult[Any]] = field(default_factory=dict)
     """Of the runs that came to an end or were interrupted, by name."""
@@ -30,17 +31,10 @@ class SweepState(RunState):
     record: SweepRecord = field(init=False)
     halving: Halving | None = None
     """Its decisions, of a sweep by successive halving."""
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while these are written."""
     is_whole: bool = False
     """True if every run came to its end, or was stopped by a decision."""
     registered_model: str | None = None
     """What the best run was registered as."""
-
-    @property
-    def runs(self) -> Mapping[str, Mapping[str, Any]]:
-        """Settings of each run, by its name."""
-        return dict(zip(part_names(self.config.runs), self.config.runs, strict=True))
 
     def facts(self) -> Mapping[str, str]:
         return {

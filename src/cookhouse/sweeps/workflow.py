@@ -1,10 +1,11 @@
 """The workflow of a sweep: runs that differ in their settings, on one service, and the best of them registered."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cookhouse.algorithms.stages.body import Body
 from cookhouse.algorithms.stages.registering import register_run
 from cookhouse.algorithms.stages.stage import Stage, stage
 from cookhouse.algorithms.stages.state import RunContext
@@ -30,14 +31,19 @@ def sweep_workflow(
     config: SweepSettings, run_child: RunChild, descent_of: DescentOf, document: str
 ) -> Workflow[SweepState]:
     """The runs, each in a folder of its own below the sweep's; one that has finished before is not run again."""
-    names = part_names(config.runs)
-    runs = SweepRuns if config.min_steps is None else HalvedRuns
+    runs = dict(zip(part_names(config.runs), config.runs, strict=True))
+    kind = SweepRuns if config.min_steps is None else HalvedRuns
+
+    async def run(parts: Sequence[Stage], state: SweepState) -> bool:
+        del parts
+        return await kind(state=state, run_child=run_child).run()
+
     return Workflow(
         name="sweep",
         state_class=SweepState,
-        inputs={"config": config, "document": document},
+        inputs={"config": config, "document": document, "runs": runs},
         setup=(init_folder,),
-        body=runs(runs=dict(zip(names, config.runs, strict=True)), run_child=run_child).body,
+        body=Body(title="runs", children=tuple(runs), run=run, writes=("record",)),
         final=(register_best(descent_of),),
         cleanup=cleanup,
     )
@@ -58,6 +64,7 @@ def register_best(descent_of: DescentOf) -> Stage:
     async def register(
         context: RunContext,
         config: SweepSettings,
+        runs: Mapping[str, Mapping[str, Any]],
         folder: RunFolder,
         record: SweepRecord,
         results: dict[str, RunResult[Any]],
@@ -65,7 +72,6 @@ def register_best(descent_of: DescentOf) -> Stage:
         best = record.table.best
         if best is None:
             return None
-        run = dict(zip(part_names(config.runs), config.runs, strict=True))[best.name]
         path = folder.path / best.name
         kept = record.records[best.name].config
         settings = {**kept["config"], "registered_model_name": config.registered_model_name}
@@ -77,7 +83,7 @@ def register_best(descent_of: DescentOf) -> Stage:
         trained = replace(context, recipe=config.recipe, folder=spec)
         service = await context.connect()
         try:
-            version = await register_run(trained, saved, metrics, descent_of(run), service=service)
+            version = await register_run(trained, saved, metrics, descent_of(runs[best.name]), service=service)
         finally:
             await close_service(service, "success")
         return version.id
