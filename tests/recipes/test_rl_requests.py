@@ -166,7 +166,7 @@ async def test_every_setting_of_an_advantage_reaches_it(make: MakeConfig, monkey
     make_source: Any = vars(reinforcement)["RolloutSource"]
 
     def spy(*, assemble: Any, settings: UpdateSettings, **more: Any) -> Any:
-        seen.append((assemble._settings, settings))
+        seen.append((assemble.settings, settings))
         return make_source(assemble=assemble, settings=settings, **more)
 
     monkeypatch.setattr(reinforcement, "RolloutSource", spy)

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
 import numpy as np
@@ -48,33 +48,24 @@ class RolloutPayload:
     """These groups, once they are part of a step."""
 
 
+@dataclass(frozen=True)
 class RolloutAssembler:
     """The assembler of groups of rollouts: advantages, and what a reference adds to them. Datums have a `mask`."""
 
-    def __init__(
-        self,
-        settings: AdvantageSettings,
-        telemetry: Telemetry,
-        *,
-        overlong: OverlongSettings | None = None,
-        reference: ComputeLogprobs | None = None,
-        observation_logprobs: ComputeLogprobs | None = None,
-        adjust: Adjust | None = None,
-        span: str = "assemble_rl_batch",
-    ) -> None:
-        """`overlong` says what becomes of answers that are too long; default: nothing. `reference` gives the logprobs
-        that the KL penalty is against. `observation_logprobs` gives those that stand at tokens which were not sampled,
-        for a loss that looks at all of them (dro); without it they are 0. `adjust` comes between the two. `span` is
-        what the work is called.
-        """
-        self._settings = settings
-        self._advantages = ADVANTAGES.find(settings.advantage)
-        self._telemetry = telemetry
-        self._overlong = overlong or OverlongSettings()
-        self._reference = reference
-        self._observation_logprobs = observation_logprobs
-        self._adjust = adjust
-        self._span = span
+    settings: AdvantageSettings
+    telemetry: Telemetry
+    _: KW_ONLY
+    overlong: OverlongSettings = field(default_factory=OverlongSettings)
+    """What becomes of answers that are too long."""
+    reference: ComputeLogprobs | None = None
+    """Logprobs that the KL penalty is against."""
+    observation_logprobs: ComputeLogprobs | None = None
+    """Those that stand at tokens which were not sampled, for a loss that looks at all of them (dro); without it they
+    are 0."""
+    adjust: Adjust | None = None
+    """Changes the datums once the penalty is in their advantages, before these are normalized."""
+    span: str = "assemble_rl_batch"
+    """Name of the work."""
 
     async def __call__(self, groups_P: Sequence[TrajectoryGroup]) -> Assembled[RolloutPayload]:
         """Datums of all trajectories, in the order of their groups.
@@ -83,13 +74,14 @@ class RolloutAssembler:
             InputError: what was sampled cannot be trained on.
             ServiceError: the reference failed.
         """
-        settings = self._settings
-        masked = partial(is_masked, settings=self._overlong)
+        settings = self.settings
+        advantages_of = ADVANTAGES.find(settings.advantage)
+        masked = partial(is_masked, settings=self.overlong)
         # By the rewards of the environment: a punishment for length alone makes no group worth learning from.
         kept = groups_P if settings.constant_reward_groups == "keep" else remove_constant_reward_groups(groups_P)
-        with self._telemetry.span("compute_advantages"):
-            advantages_P = [self._advantages(self._rewarded(group), settings) for group in kept]
-        with self._telemetry.span(self._span):
+        with self.telemetry.span("compute_advantages"):
+            advantages_P = [advantages_of(self._rewarded(group), settings) for group in kept]
+        with self.telemetry.span(self.span):
             made = [
                 (datum, group)
                 for group, advantages_G in zip(kept, advantages_P, strict=True)
@@ -103,8 +95,8 @@ class RolloutAssembler:
                 )
             data_D = [datum for datum, _ in made]
             metrics: dict[str, float] = {}
-            if self._reference is not None:
-                logprobs_D_T = await target_logprobs(self._reference, data_D)
+            if self.reference is not None:
+                logprobs_D_T = await target_logprobs(self.reference, data_D)
                 data_D, metrics = kl_penalty(
                     data_D,
                     logprobs_D_T,
@@ -112,13 +104,13 @@ class RolloutAssembler:
                     gamma=settings.kl_gamma,
                     is_centered=settings.advantage_normalization == "none",
                 )
-            if self._adjust is not None:
-                adjusted_D, found = await self._adjust(data_D, [group for _, group in made])
+            if self.adjust is not None:
+                adjusted_D, found = await self.adjust(data_D, [group for _, group in made])
                 data_D, metrics = list(adjusted_D), {**metrics, **found}
             if settings.advantage_normalization == "batch":
                 data_D = normalize_advantages(data_D)
-            if self._observation_logprobs is not None:
-                data_D = _fill(data_D, await target_logprobs(self._observation_logprobs, data_D))
+            if self.observation_logprobs is not None:
+                data_D = _fill(data_D, await target_logprobs(self.observation_logprobs, data_D))
         by_group = dict(zip(map(id, kept), trained_advantages(kept, data_D, is_masked=masked), strict=True))
         counts = Counter(id(group) for _, group in made)
         payload = RolloutPayload(
@@ -129,7 +121,7 @@ class RolloutAssembler:
 
     def _rewarded(self, group: TrajectoryGroup) -> TrajectoryGroup:
         """The group with the rewards that it is trained with."""
-        return punish_overlong(group, self._overlong) if self._overlong.overlong_answers == "punish" else group
+        return punish_overlong(group, self.overlong) if self.overlong.overlong_answers == "punish" else group
 
 
 def _fill(data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[NDArray[np.float32]]) -> list[tinker.Datum]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cookhouse.algorithms.base.evaluation import record_metrics
@@ -13,43 +14,34 @@ from cookhouse.telemetry import Telemetry, Values
 from cookhouse.training import SamplingClient, TrainingClient
 
 
+@dataclass(frozen=True, kw_only=True)
 class RolloutEvaluation:
     """Plays every held-out group once, with the same seeds each time, from a snapshot that later steps do not reach.
 
     Metrics are those of rollouts under `test/`. A group that fails is counted and left out.
     """
 
-    def __init__(
-        self,
-        builders: Sequence[EnvGroupBuilder],
-        *,
-        rollout: Rollout,
-        settings: RolloutTrainingSettings,
-        telemetry: Telemetry,
-        measure: Callable[[Sequence[TrajectoryGroup], Sequence[GroupFailedError]], Mapping[str, float]],
-        keep: Callable[[int, Sequence[TrajectoryGroup]], None],
-    ) -> None:
-        self._builders = builders
-        self._rollout = rollout
-        self._settings = settings
-        self._telemetry = telemetry
-        self._measure = measure
-        self._keep = keep
+    builders: Sequence[EnvGroupBuilder]
+    rollout: Rollout
+    settings: RolloutTrainingSettings
+    telemetry: Telemetry
+    measure: Callable[[Sequence[TrajectoryGroup], Sequence[GroupFailedError]], Mapping[str, float]]
+    keep: Callable[[int, Sequence[TrajectoryGroup]], None]
 
     async def begin(self, client: TrainingClient, step: int) -> Coroutine[Any, Any, Values]:
         return self._finish(step, client.save_weights_and_get_sampling_client())
 
     async def _finish(self, step: int, snapshot: Awaitable[SamplingClient]) -> Values:
-        settings = self._settings
+        settings = self.settings
         sampler = PolicySampler(
             await snapshot, step, max_tokens=settings.max_tokens, temperature=settings.eval_temperature
         )
         groups, lost = await attempt_all(
-            self._builders, self._rollout, lambda _: sampler, max_concurrent=settings.max_concurrent_groups
+            self.builders, self.rollout, lambda _: sampler, max_concurrent=settings.max_concurrent_groups
         )
-        found = self._measure(groups, lost)
-        self._keep(step, groups)
-        return record_metrics(self._telemetry, step, found)
+        found = self.measure(groups, lost)
+        self.keep(step, groups)
+        return record_metrics(self.telemetry, step, found)
 
 
 async def attempt_all(

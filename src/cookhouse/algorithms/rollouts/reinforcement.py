@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from cookhouse.algorithms.base.counts import CountingLog
 from cookhouse.algorithms.base.evaluation import NamedEvaluator
@@ -23,7 +24,7 @@ from cookhouse.algorithms.rollouts.rollout_log import RolloutLog
 from cookhouse.algorithms.rollouts.rollouts import OpenedRollouts, open_rollouts
 from cookhouse.algorithms.rollouts.source import RolloutSource
 from cookhouse.algorithms.rollouts.state import RolloutState
-from cookhouse.algorithms.rollouts.trained_logprobs import TrainedLogprobs
+from cookhouse.algorithms.rollouts.trained_logprobs import trained_logprobs
 from cookhouse.algorithms.stages.stage import Stage, stage
 from cookhouse.algorithms.stages.state import RunContext
 from cookhouse.chat import Renderer
@@ -33,12 +34,13 @@ from cookhouse.rl.learning.overlong import is_masked, overlong_metrics
 from cookhouse.runs import RunFolder, RunResult
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import keys, read_metrics
-from cookhouse.training import ComputeLogprobs, FinishedStep, Objective, ScheduledEvaluation, TrainingClient
+from cookhouse.training import Answered, ComputeLogprobs, FinishedStep, Objective, ScheduledEvaluation, TrainingClient
 from cookhouse.training.work import Work
 
 logger = logging.getLogger(__name__)
 
-LookBack = Callable[[TrainingClient, Sequence[Work[Any]]], Awaitable[Mapping[str, float]]]
+LookBack: TypeAlias = Callable[[TrainingClient, Sequence[Work[Any]]], Awaitable[Mapping[str, float]]]
+"""Asks the weights after a step about the work of that step, for metrics of it."""
 
 
 @dataclass(kw_only=True)
@@ -218,7 +220,12 @@ def keep_examples(
     context: RunContext, config: ReinforcementSettings, opened: OpenedRun, objective: Objective[RolloutPayload]
 ) -> Keeper:
     """Saves some examples of each step, and what the trained weights found of what was sampled."""
-    return keeper(context, config, opened, objective, TrainedLogprobs(opened.folder.rollouts, config))
+    log, masked = RolloutLog(opened.folder.rollouts), partial(is_masked, settings=config)
+
+    def keep_logprobs(step: int, parts: Answered[RolloutPayload]) -> None:
+        log.keep_logprobs(step, trained_logprobs(parts, masked))
+
+    return keeper(context, config, opened, objective, keep_logprobs)
 
 
 @stage(is_optional=True)

@@ -80,7 +80,7 @@ async def open_rollouts(
         opened.folder.write_answers(step, pages.answers(groups))
 
     evaluation = RolloutEvaluation(
-        problems.test,
+        builders=problems.test,
         rollout=rollout,
         settings=config,
         telemetry=context.telemetry,

@@ -1,9 +1,7 @@
 """Logprobs of what was sampled under the weights that are trained, of each turn of a step's groups."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,25 +9,11 @@ import tinker
 from numpy.typing import NDArray
 
 from cookhouse.algorithms.base.json_lines import shortened
-from cookhouse.algorithms.rollouts.rollout_log import GroupId, GroupLogprobs, RolloutLog
+from cookhouse.algorithms.rollouts.rollout_log import GroupId, GroupLogprobs
 from cookhouse.rl import Trajectory, TrajectoryGroup
 from cookhouse.rl.learning.assembly import by_turn
-from cookhouse.rl.learning.overlong import is_masked
-from cookhouse.settings.rollouts import OverlongSettings
 from cookhouse.training import Answered
 from cookhouse.training.loop.objective import answered_datums
-
-
-class TrainedLogprobs:
-    """Keeps them in the rollout log of a run; fits `cookhouse.training.Keep`."""
-
-    def __init__(self, folder: Path, settings: OverlongSettings) -> None:
-        self._log = RolloutLog(folder)
-        self._is_masked = partial(is_masked, settings=settings)
-
-    def __call__(self, step: int, parts: Answered[Any]) -> None:
-        """Raises `InputError` where nothing can be written."""
-        self._log.keep_logprobs(step, trained_logprobs(parts, self._is_masked))
 
 
 def trained_logprobs(
