@@ -2,7 +2,6 @@
 
 import os
 from collections import deque
-from collections.abc import Callable
 
 from cookhouse.algorithms.base.process_tree import peak_bytes, runs_module, tree
 from cookhouse.telemetry import Telemetry, events
@@ -61,19 +60,6 @@ class RunEstimate:
             )
         text = ("corrected: " if is_corrected else "") + "; ".join(parts)
         self._telemetry.event(events.RUN_ESTIMATE, step=step, metrics=metrics, text=text)
-
-
-def with_estimate(
-    log: Callable[[FinishedStep], None], telemetry: Telemetry, total_steps: int
-) -> Callable[[FinishedStep], None]:
-    """A log of steps with a `RunEstimate` behind it."""
-    estimate = RunEstimate(telemetry, total_steps)
-
-    def log_and_estimate(finished: FinishedStep) -> None:
-        log(finished)
-        estimate(finished)
-
-    return log_and_estimate
 
 
 def peak_memory() -> dict[str, float]:
