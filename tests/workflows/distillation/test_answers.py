@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import tinker
 
-from cookhouse.assets import TINY_MODEL
-from cookhouse.data import build_renderer
+from cookhouse.data import PromptRow
 from cookhouse.telemetry import Telemetry
 from cookhouse.training import Work
 from cookhouse.weights.checkpoints import Cursor
-from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch
-from cookhouse.workflows.distillation.objective import FORWARD_KL, taught_objective
-from cookhouse.workflows.distillation.samples import TeacherAnswer, TeacherQuestion
+from cookhouse.workflows.distillation.answers import FORWARD_KL, AnswerAssembler, taught_objective
+from cookhouse.workflows.distillation.questions import QuestionBatch, TeacherQuestion
+from cookhouse.workflows.distillation.samples import TeacherAnswer
 
 pytestmark = pytest.mark.anyio
 
@@ -30,12 +29,11 @@ async def taught(answer: TeacherAnswer, *, max_length: int = 100) -> tinker.Datu
 
     assemble = AnswerAssembler(
         ask,  # type: ignore[arg-type]
-        build_renderer(TINY_MODEL, "human_ai"),
         Telemetry(),
         max_length=max_length,
-        is_verbatim=True,
     )
-    question = TeacherQuestion(number=0, messages=[], student_tokens=PROMPT, teacher_tokens=PROMPT, source="x:1")
+    row = PromptRow(prompt=[], answer=None, source="x:1")
+    question = TeacherQuestion(number=0, row=row, student_tokens=PROMPT, teacher_tokens=PROMPT)
     [datum] = (await assemble(QuestionBatch(questions=[question], epoch=0))).data_D
     return datum
 
