@@ -95,8 +95,8 @@ def last_step(folder: RunFolder) -> Row:
     return next((row for row in reversed(read_metrics(folder.metrics)) if keys.LEARNING_RATE in row), {})
 
 
-@stage(doing="reading the problems")
-async def build_env_group(
+@stage(name="build_env_group", doing="reading the problems")
+async def build_rl_groups(
     context: RunContext, config: ReinforcementSettings, environments: Environments
 ) -> tuple[Objective[RolloutPayload], Problems, Steps, ReinforcementSettings]:
     """Read the problems, and know from them how many steps there will be."""
@@ -105,8 +105,8 @@ async def build_env_group(
     return objective, *await read_problems(context, config, environments)
 
 
-@stage(doing="loading the model", needs=("service",), uses=("completer",))
-async def init_session(
+@stage(name="init_session", doing="loading the model", needs=("service",), uses=("completer",))
+async def init_rl_session(
     context: RunContext,
     config: ReinforcementSettings,
     renderer: Renderer,
@@ -215,8 +215,8 @@ def policy_log_slot(name: str, *, event: str) -> Stage:
     return Stage(name=name, function=make)
 
 
-@stage()
-def keep_examples(
+@stage(name="keep_examples")
+def keep_rl_examples(
     context: RunContext, config: ReinforcementSettings, opened: OpenedRun, objective: Objective[RolloutPayload]
 ) -> Keeper:
     """Saves some examples of each step, and what the trained weights found of what was sampled."""

@@ -112,8 +112,8 @@ def _rollout(config: RolloutTrainingSettings, *limits: int | None) -> Rollout:
     return rollout
 
 
-@stage(doing="loading the model", needs=("service",), uses=("completer",))
-async def init_session(
+@stage(name="init_session", doing="loading the model", needs=("service",), uses=("completer",))
+async def init_rollouts(
     context: RunContext,
     config: RolloutTrainingSettings,
     renderer: Renderer,

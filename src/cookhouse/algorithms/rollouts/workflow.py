@@ -8,7 +8,7 @@ from cookhouse.algorithms.base.loop import log_slot, objective_slot, training_lo
 from cookhouse.algorithms.base.tokenizer import init_tokenizer
 from cookhouse.algorithms.base.workflow import training_workflow
 from cookhouse.algorithms.rollouts.problems import Environments, build_env_group
-from cookhouse.algorithms.rollouts.rollouts import init_session, publish_weights
+from cookhouse.algorithms.rollouts.rollouts import init_rollouts, publish_weights
 from cookhouse.algorithms.rollouts.state import RolloutState
 from cookhouse.algorithms.stages.stage import Stage
 from cookhouse.algorithms.stages.workflow import Workflow
@@ -38,7 +38,7 @@ def rollout_workflow(
         name=name,
         state_class=state_class,
         inputs={"config": config, "environments": environments},
-        setup=(init_tokenizer, build_env_group, init_evaluators, init_session, *setup),
+        setup=(init_tokenizer, build_env_group, init_evaluators, init_rollouts, *setup),
         loop=training_loop(
             get_work=get_work,
             forward_backward=objective_slot("forward_backward"),

@@ -118,6 +118,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 @checked
 def stage(
     *,
+    name: str | None = None,
     needs: tuple[str, ...] = (),
     uses: tuple[str, ...] = (),
     leaves_files: bool = False,
@@ -126,9 +127,9 @@ def stage(
     parts: tuple[str, ...] = (),
     doing: str = "",
 ) -> Callable[[Callable[..., Any]], Stage]:
-    """Makes a stage of a function, under the function's name; arguments as the fields of `Stage`."""
+    """Makes a stage of a function, by default under the function's name; arguments as the fields of `Stage`."""
     return lambda function: Stage(
-        name=function.__name__,
+        name=name or function.__name__,
         function=function,
         needs=needs,
         uses=uses,

@@ -25,9 +25,9 @@ from cookhouse.algorithms.rollouts.policy import PolicySampler
 from cookhouse.algorithms.rollouts.problems import Environments
 from cookhouse.algorithms.rollouts.reinforcement import (
     ReinforcementState,
-    build_env_group,
-    init_session,
-    keep_examples,
+    build_rl_groups,
+    init_rl_session,
+    keep_rl_examples,
     policy_log_slot,
     post_kl,
     rollout_assembler,
@@ -111,7 +111,7 @@ async def check_teachers(
     return named
 
 
-build_distillation_dataset = replace(build_env_group, name="build_distillation_dataset")
+build_distillation_dataset = replace(build_rl_groups, name="build_distillation_dataset")
 
 
 @stage(doing="opening the teacher, asking it what is held out", needs=("service",), uses=("teacher",))
@@ -278,12 +278,12 @@ def on_policy_workflow(
             "environment_names": environment_names,
             "teacher_term": teacher_term,
         },
-        setup=(check_teachers, init_tokenizer, build_distillation_dataset, init_evaluators, init_session, init_teacher),
+        setup=(check_teachers, init_tokenizer, build_distillation_dataset, init_evaluators, init_rl_session, init_teacher),
         loop=training_loop(
             get_work=get_distillation_batch,
             forward_backward=objective_slot("distillation_forward_backward"),
             log=policy_log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
-            keep=keep_examples,
+            keep=keep_rl_examples,
             look_back=post_kl,
             publish=publish_weights,
         ),

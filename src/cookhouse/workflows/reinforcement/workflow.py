@@ -14,9 +14,9 @@ from cookhouse.algorithms.base.workflow import training_workflow
 from cookhouse.algorithms.rollouts.problems import Environments
 from cookhouse.algorithms.rollouts.reinforcement import (
     ReinforcementState,
-    build_env_group,
-    init_session,
-    keep_examples,
+    build_rl_groups,
+    init_rl_session,
+    keep_rl_examples,
     policy_log_slot,
     post_kl,
     rollout_assembler,
@@ -57,12 +57,12 @@ def reinforcement_workflow(
         name="reinforcement",
         state_class=ReinforcementState,
         inputs={"config": config, "environments": environments},
-        setup=(init_tokenizer, build_env_group, init_evaluators, init_session),
+        setup=(init_tokenizer, build_rl_groups, init_evaluators, init_rl_session),
         loop=training_loop(
             get_work=do_rollout,
             forward_backward=objective_slot("ppo_update"),
             log=policy_log_slot("log_rl_metrics", event=events.RL_STEP),
-            keep=keep_examples,
+            keep=keep_rl_examples,
             look_back=post_kl,
             publish=publish_weights,
         ),
