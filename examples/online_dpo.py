@@ -1,6 +1,8 @@
-"""Online DPO (https://arxiv.org/abs/2402.04792): the best and the worst of the model's own answers make a pair.
+"""Online DPO (https://arxiv.org/abs/2402.04792): pairs of the model's own answers, trained on as preferences.
 
     cookhouse run examples/online_dpo.py:RECIPE max_steps=20
+
+Each step the present weights answer problems; of each problem the best and the worst answer make a pair.
 """
 
 from collections.abc import Sequence

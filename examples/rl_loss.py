@@ -24,6 +24,7 @@ EPSILON = 0.2
 
 def ranked(group: TrajectoryGroup, settings: AdvantageSettings) -> list[list[float]]:
     """From -1 for the worst of a group to 1 for the best, the same for every turn of a rollout."""
+    del settings
     rewards_G = np.array(group.get_total_rewards())
     ranks_G = np.sign(rewards_G[:, None] - rewards_G[None, :]).sum(axis=1) / max(len(rewards_G) - 1, 1)
     return [[float(rank)] * len(each.transitions) for rank, each in zip(ranks_G, group.trajectories_G, strict=True)]

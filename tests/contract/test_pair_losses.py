@@ -13,7 +13,7 @@ from tests.engine.numerics import WAYS, WAYS_OF_SUMS
 from tests.server.hosting import KEY, Host, hosted
 from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_count_proto
 
-from cookhouse.algorithms.pairs.assembler import PairPayload
+from cookhouse.algorithms.pairs.reference import PairPayload
 from cookhouse.algorithms.pairs.calls import whole_pairs
 from cookhouse.algorithms.pairs.dataset import interleaved
 from cookhouse.algorithms.pairs.objective import FusedPairLoss, pair_objective

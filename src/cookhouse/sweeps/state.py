@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cookhouse.algorithms.stages.state import RunState
+from cookhouse.algorithms import RunState
 from cookhouse.runs import RunFolder, RunResult, RunSummary
 from cookhouse.runs.names import REPORT_FILE
 from cookhouse.sweeps.halving import Halving

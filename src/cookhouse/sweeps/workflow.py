@@ -5,11 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cookhouse.algorithms.stages.body import Body
-from cookhouse.algorithms.stages.registering import register_run
-from cookhouse.algorithms.stages.stage import Stage, stage
-from cookhouse.algorithms.stages.state import RunContext
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse.algorithms import Body, RunContext, Stage, Workflow, register_run, stage
 from cookhouse.files import write_whole
 from cookhouse.registry import Descent
 from cookhouse.runs import RunFolder, RunResult, open_folder

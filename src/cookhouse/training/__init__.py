@@ -15,7 +15,14 @@ from cookhouse.training.clients.client import (
 from cookhouse.training.clients.fake import FakeSamplingClient, FakeService, FakeTrainingClient
 from cookhouse.training.clients.logprobs import ComputeLogprobs, target_logprobs
 from cookhouse.training.clients.noop import NoopService
-from cookhouse.training.clients.session import SessionSpec, SessionStatus, TrainingSession, open_session, service_errors
+from cookhouse.training.clients.session import (
+    SessionSpec,
+    SessionStatus,
+    TrainingSession,
+    close_service,
+    open_session,
+    service_errors,
+)
 from cookhouse.training.clients.waiting import Waiting
 from cookhouse.training.clients.watch import Watch
 from cookhouse.training.interrupt import Interrupt
@@ -30,6 +37,7 @@ from cookhouse.training.loop.objective import (
     Loss,
     Objective,
     ServiceLoss,
+    answered_datums,
     likelihood_metrics,
     supervised_objective,
 )
@@ -104,7 +112,9 @@ __all__ = [
     "Waiting",
     "Watch",
     "Work",
+    "answered_datums",
     "as_datums",
+    "close_service",
     "connect_to",
     "drop_checkpoint",
     "likelihood_metrics",

@@ -1,16 +1,21 @@
 """Algorithms as workflows: named stages over a run's state, around a training loop, stages alone, or other runs."""
 
-from cookhouse.algorithms.base.evaluation import EvaluatorRun
-from cookhouse.algorithms.base.judge import check_preference_model
-from cookhouse.algorithms.base.state import OpenedRun
-from cookhouse.algorithms.rollouts.problems import Environments
-from cookhouse.algorithms.rollouts.reinforcement import ReinforcementState
-from cookhouse.algorithms.rollouts.state import RolloutState
-from cookhouse.algorithms.stages.execution import StageError
-from cookhouse.algorithms.stages.runner import dry_run_workflow, run_workflow
-from cookhouse.algorithms.stages.stage import Stage, stage
-from cookhouse.algorithms.stages.state import RunContext, RunState
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse.algorithms import (
+    Environments,
+    EvaluatorRun,
+    OpenedRun,
+    ReinforcementState,
+    RolloutState,
+    RunContext,
+    RunState,
+    Stage,
+    StageError,
+    Workflow,
+    check_preference_model,
+    dry_run_workflow,
+    run_workflow,
+    stage,
+)
 from cookhouse.envs import OpenSampler
 from cookhouse.workflows.distillation.off_policy import OffPolicyState, off_policy_workflow
 from cookhouse.workflows.distillation.on_policy import OnPolicyState, on_policy_workflow

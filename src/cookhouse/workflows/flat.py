@@ -15,24 +15,14 @@ from typing import Any
 
 import chz
 
-from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
-from cookhouse.algorithms.base.facts import RatedConfig, settings_notes, steps_notes
-from cookhouse.algorithms.base.run import cleanup
-from cookhouse.algorithms.stages.body import stages_in_order
-from cookhouse.algorithms.stages.registering import is_registered, register_run
-from cookhouse.algorithms.stages.sinks import start_sinks
-from cookhouse.algorithms.stages.stage import Stage, stage
-from cookhouse.algorithms.stages.state import RunContext, RunState
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse import algorithms as alg
 from cookhouse.errors import InputError
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import FolderChoice, RunFolder, RunResult, RunSummary, open_folder
 from cookhouse.runs.names import REPORT_FILE
-from cookhouse.settings import OptimizerSettings
-from cookhouse.settings.defaults import has_default
+from cookhouse.settings import OptimizerSettings, has_default
 from cookhouse.telemetry import events, read_metrics
-from cookhouse.training import AdamSchedule, Connect, ServiceClient, service_errors
-from cookhouse.training.clients.session import close_service
+from cookhouse.training import Connect, ServiceClient, close_service, service_errors
 from cookhouse.weights.checkpoints import Checkpoint
 
 Loaded = tuple[Any, Sequence[Any]] | tuple[Any, Sequence[Any], Sequence[str]]
@@ -48,10 +38,10 @@ class Trained:
 
 
 @dataclass(kw_only=True)
-class FlatState(RunState):
+class FlatState(alg.RunState):
     """State that the stages of a flat file share."""
 
-    config: RatedConfig
+    config: alg.RatedConfig
     file: Path
     loaded: Loaded = field(init=False)
     folder: RunFolder = field(init=False)
@@ -96,11 +86,11 @@ def flat_workflow(
     load: Callable[[Any], Any],
     train: Callable[[Any, Any, Path, Connect], Awaitable[str]],
     descent: Descent = Descent.FINE_TUNED_FROM,
-) -> Workflow[FlatState]:
+) -> alg.Workflow[FlatState]:
     """The stages of a flat file; `descent` is what the trained weights are to the base model."""
 
-    @stage(doing="reading the data")
-    async def load_dataset(context: RunContext, config: RatedConfig) -> tuple[Loaded, RatedConfig]:
+    @alg.stage(doing="reading the data")
+    async def load_dataset(context: alg.RunContext, config: alg.RatedConfig) -> tuple[Loaded, alg.RatedConfig]:
         if context.choice is FolderChoice.RESUME:
             raise InputError(
                 f"log_path {context.folder.path} exists, and {context.recipe} never continues a run; "
@@ -112,14 +102,16 @@ def flat_workflow(
             config, loaded = fitted, await asyncio.to_thread(load, fitted)
         context.notes += [note for notes in loaded[2:] for note in notes]
         if isinstance(config, OptimizerSettings):
-            schedule = AdamSchedule(settings=config, total_steps=len(loaded[1]))
+            schedule = alg.AdamSchedule(settings=config, total_steps=len(loaded[1]))
             schedule.params(0)  # refuses before anything is opened
             context.notes += schedule.notes
         context.notes += await asyncio.to_thread(_length_notes, config, load)
-        context.notes += await asyncio.to_thread(partial(settings_notes, config, by_reward=True))
+        context.notes += await asyncio.to_thread(partial(alg.settings_notes, config, by_reward=True))
         return loaded, config
 
-    async def train_in_folder(context: RunContext, config: RatedConfig, loaded: Loaded, folder: RunFolder) -> Trained:
+    async def train_in_folder(
+        context: alg.RunContext, config: alg.RatedConfig, loaded: Loaded, folder: RunFolder
+    ) -> Trained:
         for note in context.notes:
             context.telemetry.event(events.DATA_NOTE, text=note)
         services: list[ServiceClient] = []
@@ -134,14 +126,16 @@ def flat_workflow(
             sampler_path = await train(config, loaded, folder.path, connect)
         return Trained(service=services[-1], sampler_path=sampler_path)
 
-    return Workflow(
+    return alg.Workflow(
         name="flat",
         state_class=FlatState,
         inputs={"config": config, "file": file},
         setup=(load_dataset, init_folder),
-        body=stages_in_order(Stage(name="train", doing="training", function=train_in_folder, needs=("service",))),
+        body=alg.stages_in_order(
+            alg.Stage(name="train", doing="training", function=train_in_folder, needs=("service",))
+        ),
         final=(save_final, register_model(descent)),
-        cleanup=cleanup,
+        cleanup=alg.cleanup,
         descent=descent,
     )
 
@@ -150,43 +144,43 @@ def _length_notes(config: Any, load: Callable[[Any], Any]) -> list[str]:
     """Of a file that has epochs, and somebody set how many."""
     if "num_epochs" not in chz.chz_fields(config) or has_default(config, "num_epochs") or config.max_steps is None:
         return []
-    return steps_notes(config, len(load(chz.replace(config, num_epochs=1, max_steps=None))[1]))
+    return alg.steps_notes(config, len(load(chz.replace(config, num_epochs=1, max_steps=None))[1]))
 
 
-def _fit_batch(context: RunContext, config: Any, loaded: Loaded) -> Any:
+def _fit_batch(context: alg.RunContext, config: Any, loaded: Loaded) -> Any:
     """The config, or one with another batch size, in which the data are to be read anew."""
     if "batch_size" not in chz.chz_fields(config):
         return config
     num_rows = sum(map(len, loaded[1])) // getattr(config, "num_epochs", 1)
-    return fit_batch(context, config, batches_of(num_rows), f"{num_rows:,} rows")
+    return alg.fit_batch(context, config, alg.batches_of(num_rows), f"{num_rows:,} rows")
 
 
-@stage(doing="opening the run directory", leaves_files=True)
-async def init_folder(context: RunContext) -> RunFolder:
+@alg.stage(doing="opening the run directory", leaves_files=True)
+async def init_folder(context: alg.RunContext) -> RunFolder:
     """Make the run directory anew."""
     folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
     context.closing.push_async_callback(_close_folder, context, folder)
     context.telemetry.add(folder.run_json)
-    await start_sinks(context, folder.path)
+    await alg.start_sinks(context, folder.path)
     context.closing.callback(_report_rows, context, folder)
     return folder
 
 
-def _report_rows(context: RunContext, folder: RunFolder) -> None:
+def _report_rows(context: alg.RunContext, folder: RunFolder) -> None:
     """The file writes its metrics by itself: sinks hear of them at the end."""
     for row in read_metrics(folder.metrics):
         context.telemetry.metrics(row["step"], {name: value for name, value in row.items() if name != "step"})
     context.telemetry.event(events.RUN_END, status=context.status)
 
 
-async def _close_folder(context: RunContext, folder: RunFolder) -> None:
+async def _close_folder(context: alg.RunContext, folder: RunFolder) -> None:
     await asyncio.to_thread(folder.end, context.status, context.error)
     folder.close()
     if isinstance(context.error, InputError | asyncio.CancelledError):
         folder.discard()
 
 
-@stage(doing="saving the weights")
+@alg.stage(doing="saving the weights")
 async def save_final(folder: RunFolder, trained: Trained) -> None:
     """Record the weights, so that `cookhouse sample RUN` finds them."""
     await asyncio.to_thread(folder.begin)  # what it is given may be refused as late as in its training
@@ -196,19 +190,19 @@ async def save_final(folder: RunFolder, trained: Trained) -> None:
     )
 
 
-def register_model(descent: Descent) -> Stage:
+def register_model(descent: Descent) -> alg.Stage:
     """The stage that registers the trained weights under the name that the run was given."""
 
-    async def register(context: RunContext, folder: RunFolder, trained: Trained) -> ModelVersion | None:
+    async def register(context: alg.RunContext, folder: RunFolder, trained: Trained) -> ModelVersion | None:
         last = read_metrics(folder.metrics)[-1]
         metrics = {name: value for name, value in last.items() if name != "step"}
         saved = folder.checkpoints.read()[-1]
-        return await register_run(context, saved, metrics, descent, service=trained.service)
+        return await alg.register_run(context, saved, metrics, descent, service=trained.service)
 
-    return Stage(
+    return alg.Stage(
         name="register_model",
         doing="registering the model",
         function=register,
         uses=("registry",),
-        when=is_registered,
+        when=alg.is_registered,
     )

@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cookhouse.algorithms.stages.body import Body
-from cookhouse.algorithms.stages.stage import Stage, stage
-from cookhouse.algorithms.stages.state import RunContext, RunState
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse import algorithms as alg
 from cookhouse.runs import RunFolder, RunResult, RunSummary, open_folder
 from cookhouse.settings import RunSettings
 
-RunChild = Callable[[RunContext, str, Path, Mapping[str, Any]], Awaitable[RunResult[Any]]]
+RunChild = Callable[[alg.RunContext, str, Path, Mapping[str, Any]], Awaitable[RunResult[Any]]]
 """Runs a recipe in a folder, with settings, for the run of that context."""
-PrepareChild = Callable[[RunContext, str, Path, Mapping[str, Any]], Awaitable[None]]
+PrepareChild = Callable[[alg.RunContext, str, Path, Mapping[str, Any]], Awaitable[None]]
 """Prepares the same, and runs nothing."""
 
 
@@ -31,7 +28,7 @@ class ChildRun:
 
 
 @dataclass(kw_only=True)
-class PipelineRunState(RunState):
+class PipelineRunState(alg.RunState):
     """State that the stages of a pipeline share."""
 
     config: RunSettings
@@ -80,10 +77,10 @@ def by_run(
 
 def pipeline_workflow(
     config: RunSettings, runs: Sequence[ChildRun], run_child: RunChild, prepare_child: PrepareChild
-) -> Workflow[PipelineRunState]:
+) -> alg.Workflow[PipelineRunState]:
     """The runs in order; a pipeline that is resumed goes on in the first that has not finished."""
 
-    async def run(parts: Sequence[Stage], state: PipelineRunState) -> bool:
+    async def run(parts: Sequence[alg.Stage], state: PipelineRunState) -> bool:
         del parts
         for each in runs:
             if state.results and state.context.interrupt.is_requested:
@@ -105,12 +102,12 @@ def pipeline_workflow(
                 continue
             await prepare_child(state.context, each.recipe, state.context.folder.path / each.name, settings)
 
-    return Workflow(
+    return alg.Workflow(
         name="pipeline",
         state_class=PipelineRunState,
         inputs={"config": config, "runs": runs},
         setup=(init_folder,),
-        body=Body(title="runs", children=tuple(each.name for each in runs), run=run, prepare=prepare),
+        body=alg.Body(title="runs", children=tuple(each.name for each in runs), run=run, prepare=prepare),
         cleanup=cleanup,
     )
 
@@ -132,15 +129,15 @@ class _NotYet(Mapping[str, Path]):
         raise _NotYetError
 
 
-@stage(doing="opening the folder", leaves_files=True)
-async def init_folder(context: RunContext) -> RunFolder:
+@alg.stage(doing="opening the folder", leaves_files=True)
+async def init_folder(context: alg.RunContext) -> RunFolder:
     """Open the folder that the runs' own are in."""
     folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
     context.closing.push_async_callback(close_folder, context, folder)
     return folder
 
 
-async def close_folder(context: RunContext, folder: RunFolder) -> None:
+async def close_folder(context: alg.RunContext, folder: RunFolder) -> None:
     """Close the folder of runs; one in which no run has left anything goes."""
     await asyncio.to_thread(folder.end, context.status, context.error)
     folder.close()
@@ -148,7 +145,7 @@ async def close_folder(context: RunContext, folder: RunFolder) -> None:
         folder.discard()
 
 
-@stage(doing="closing the folder")
-async def cleanup(context: RunContext) -> None:
+@alg.stage(doing="closing the folder")
+async def cleanup(context: alg.RunContext) -> None:
     """Stop logging; a folder in which no run has left anything goes."""
     await context.closing.aclose()

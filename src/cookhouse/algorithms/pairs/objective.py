@@ -68,8 +68,8 @@ def pair_objective(
 async def open_pairs(
     context: RunContext, config: Any, opened: OpenedRun, *, with_logprobs: bool = False
 ) -> tuple[Objective[PairPayload], Reference]:
-    """The loss over pairs of a run, computed by the service where that has it, and the reference that it needs; `config`
-    is of a training run with `ReferenceSettings`. Raises as `pair_objective` and `open_reference`.
+    """The loss over pairs of a run, computed by the service where that has it, and the reference that it needs. The
+    settings are those of a training run with `ReferenceSettings`. Raises as `pair_objective` and `open_reference`.
     """
     with service_errors("asking which losses the service has"):
         offered = await opened.session.service.pair_losses()

@@ -105,9 +105,10 @@ class Stage:
         found = found or [name for name, hint in declared.items() if _is_related(hint, result)]
         if len(found) != 1:
             how_many = f"has several: {', '.join(found)}" if found else "has no field of that type"
+            known = ", ".join(f"{name}: {_in_words(hint)}" for name, hint in declared.items())
             raise InputError(
                 f"stage {self.name} returns {_in_words(result)}, and {state_class.__name__} {how_many}; return what one "
-                f"field holds. There is {', '.join(f'{name}: {_in_words(hint)}' for name, hint in declared.items())}"
+                f"field holds. There is {known}"
             )
         return found[0]
 
@@ -141,8 +142,7 @@ def stage(
     )
 
 
-@functools.cache
-def field_types(state_class: Any) -> Mapping[str, Any]:
+def field_types(state_class: type[Any]) -> Mapping[str, Any]:
     """Type of each field of a state."""
     hints = typing.get_type_hints(state_class)
     return {each.name: hints[each.name] for each in fields(state_class)}

@@ -18,9 +18,7 @@ from cookhouse.data import shifted_datum
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.sampling_client import TopKClient
 from cookhouse.telemetry import Telemetry, keys
-from cookhouse.training.clients.session import service_errors
-from cookhouse.training.loop.objective import Answered, Objective, ServiceLoss, answered_datums
-from cookhouse.training.work import Assembled
+from cookhouse.training import Answered, Assembled, Objective, ServiceLoss, answered_datums, service_errors
 from cookhouse.workflows.distillation.questions import QuestionBatch, TeacherQuestion
 from cookhouse.workflows.distillation.samples import (
     DROPPED,

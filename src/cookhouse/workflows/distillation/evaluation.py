@@ -8,20 +8,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cookhouse.algorithms.base.evaluation import asked_of, record_metrics, recorded_answer
-from cookhouse.algorithms.base.facts import Row
-from cookhouse.algorithms.base.state import OpenedRun, TrainingState
-from cookhouse.algorithms.rollouts.reinforcement import last_step
-from cookhouse.algorithms.stages.state import RunContext
+from cookhouse import algorithms as alg
 from cookhouse.chat import Message, Renderer, parse_messages, text_of
 from cookhouse.data import Conversation, PromptRow
 from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, is_exact_match
 from cookhouse.files import write_whole
 from cookhouse.report import RecordedAnswer
-from cookhouse.runs import Figure, RunResult
+from cookhouse.runs import Figure, RunResult, answer_from_row
 from cookhouse.runs.names import TEACHER_FILE
-from cookhouse.runs.samples import answer_from_row
 from cookhouse.telemetry import Telemetry, Values, keys
 from cookhouse.training import SamplingClient, TrainingClient
 from cookhouse.workflows.distillation.samples import TeacherAnswer, refuse_all_failed
@@ -41,7 +36,7 @@ class TeacherRecord:
 
 
 async def kept_record(
-    context: RunContext, opened: OpenedRun, ask: Callable[[], Awaitable[TeacherRecord]]
+    context: alg.RunContext, opened: alg.OpenedRun, ask: Callable[[], Awaitable[TeacherRecord]]
 ) -> TeacherRecord:
     """The record of a run's teachers, who are asked once in a run. Raises `InputError` where it cannot be kept."""
     path = opened.folder.path / TEACHER_FILE
@@ -93,7 +88,7 @@ def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer]
         prompts.append(row.prompt)
         recorded.append(
             RecordedAnswer(
-                **asked_of(row.prompt),
+                **alg.asked_of(row.prompt),
                 expected=expected.strip(),
                 answer=answer.text.strip(),
                 is_correct=answer.failed is None and is_exact_match(answer.text, expected),
@@ -154,8 +149,8 @@ class StudentEvaluation:
         answers = self._evaluator.answers
         agreed = [is_exact_match(each.answer, said[repr([*each.prompt])]) for each in answers]
         found["agreement"] = sum(agreed) / len(agreed)
-        self._keep(step, [recorded_answer(answer) for answer in answers])
-        return record_metrics(self._telemetry, step, found)
+        self._keep(step, [alg.recorded_answer(answer) for answer in answers])
+        return alg.record_metrics(self._telemetry, step, found)
 
 
 def _conversation(prompt: Sequence[Message], answer: RecordedAnswer) -> Conversation:
@@ -165,7 +160,7 @@ def _conversation(prompt: Sequence[Message], answer: RecordedAnswer) -> Conversa
 
 
 @dataclass(kw_only=True)
-class TaughtState(TrainingState):
+class TaughtState(alg.TrainingState):
     """State that the stages of every run that learns from teachers share."""
 
     teacher_service: TeacherService = field(init=False)
@@ -175,7 +170,7 @@ class TaughtState(TrainingState):
     """Of the last step: `loss` and `forward_kl`, or `teacher_kl`, also by data set and by position; and how many of the
     teacher's answers were dropped."""
 
-    def teacher_figures(self, first: Row, after: Row) -> Sequence[Figure]:
+    def teacher_figures(self, first: alg.Row, after: alg.Row) -> Sequence[Figure]:
         """Score of the teacher itself, and the student's share of the way to it."""
         metrics = self.teacher_results.metrics
         compared = [name for name in metrics if name in ("teacher/env/all/correct", "teacher/exact_match")]
@@ -198,7 +193,7 @@ class TaughtState(TrainingState):
         of_steps = (keys.TEACHER_KL, "distill/", "train/", "optim/loss")
         self.distillation_metrics = {
             name.removeprefix("train/"): value
-            for name, value in last_step(self.opened.folder).items()
+            for name, value in alg.last_step(self.opened.folder).items()
             if name.startswith(of_steps)
         }
         made, record = super().result(seconds), self.teacher_results

@@ -13,22 +13,9 @@ from typing import cast
 
 import chz
 
-from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
-from cookhouse.algorithms.base.evaluation import NamedEvaluator, init_evaluators
-from cookhouse.algorithms.base.facts import Row, context_fact, held_out_figures, settings_notes, trained_figure
-from cookhouse.algorithms.base.loop import batch_source, log_slot, objective_slot, training_loop
-from cookhouse.algorithms.base.rows import kept_tokens, recorded_sources, sources_of
-from cookhouse.algorithms.base.run import open_run, planned_steps, scheduled
-from cookhouse.algorithms.base.spending import ExpectedTokens, in_steps
-from cookhouse.algorithms.base.state import OpenedRun, Steps
-from cookhouse.algorithms.base.tokenizer import format_notes, load_renderer
-from cookhouse.algorithms.base.workflow import training_workflow
-from cookhouse.algorithms.stages.stage import stage
-from cookhouse.algorithms.stages.state import RunContext
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse import algorithms as alg
 from cookhouse.chat import Renderer
-from cookhouse.data.batches.counting import count_items
-from cookhouse.data.rows.marks import mark_remarks
+from cookhouse.data import count_items, mark_remarks
 from cookhouse.files import file_errors
 from cookhouse.models.catalog import context_tokens
 from cookhouse.registry import Descent
@@ -37,7 +24,6 @@ from cookhouse.runs.names import TEACHER_SAMPLES_FILE
 from cookhouse.sampling_client import SamplingClient, TopKClient
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.telemetry import events, keys
-from cookhouse.training import BatchSource, Cadence, Objective, ScheduledEvaluation
 from cookhouse.workflows.distillation.answers import FORWARD_KL, AnswerAssembler, TeacherTargets, taught_objective
 from cookhouse.workflows.distillation.evaluation import (
     StudentEvaluation,
@@ -69,7 +55,7 @@ class OffPolicyState(TaughtState):
     rows: QuestionRows = field(init=False)
     reader: AnswerExtractor = field(init=False)
     questions: Questions = field(init=False)
-    objective: Objective[None] = field(init=False)
+    objective: alg.Objective[None] = field(init=False)
     teacher: SamplingClient = field(init=False)
 
     def data_facts(self) -> Mapping[str, str]:
@@ -81,7 +67,7 @@ class OffPolicyState(TaughtState):
             "prompts": f"{len(asked):,} to train on, {len(self.questions.held_out):,} held out; "
             f"{config.samples_per_prompt} answers to each, {config.teacher_samples}",
             "longest prompt": f"{longest:,} tokens, of the teacher's; answers of at most {config.max_tokens:,} more",
-            "context": context_fact(self.questions.context_tokens),
+            "context": alg.context_fact(self.questions.context_tokens),
             "learned": f"the {config.teacher_top_k} most likely tokens"
             if config.teacher_top_k
             else "what the teacher says",
@@ -90,7 +76,7 @@ class OffPolicyState(TaughtState):
     def previews(self) -> Sequence[Preview]:
         return preview(self.questions, self.config.model_name)
 
-    def figures(self, first: Row, last: Row, after: Row) -> Sequence[Figure]:
+    def figures(self, first: alg.Row, last: alg.Row, after: alg.Row) -> Sequence[Figure]:
         """Held-out answers that are as expected and as the teacher's, loss, the divergence from the teacher, and how
         many of its answers were of no use.
         """
@@ -98,9 +84,9 @@ class OffPolicyState(TaughtState):
         label = "teacher's answers that were dropped, first and last"
         dropped = Figure(name=DROPPED, label=label, before=before, after=now, is_share=True)
         return [
-            *held_out_figures(_HELD_OUT, first, after),
-            trained_figure(keys.TRAIN_LOSS, "training loss", first, last),
-            trained_figure(FORWARD_KL, "divergence from the teacher (nats per token)", first, last),
+            *alg.held_out_figures(_HELD_OUT, first, after),
+            alg.trained_figure(keys.TRAIN_LOSS, "training loss", first, last),
+            alg.trained_figure(FORWARD_KL, "divergence from the teacher (nats per token)", first, last),
             *([dropped] if before or now else []),
             *self.teacher_figures(first, after),
         ]
@@ -122,55 +108,57 @@ def example_tokens(config: OffPolicyDistillationSettings, context_tokens: int | 
     # Who asks for the most likely tokens of a text samples a token behind it, which has to fit the context, too.
     if config.teacher_top_k and context_tokens is not None:
         context_tokens -= 1
-    return kept_tokens(config, context_tokens)
+    return alg.kept_tokens(config, context_tokens)
 
 
-@stage(doing="reading the prompts", uses=("datasets",))
-async def load_dataset(context: RunContext, config: OffPolicyDistillationSettings, bundled: str) -> QuestionRows:
+@alg.stage(doing="reading the prompts", uses=("datasets",))
+async def load_dataset(context: alg.RunContext, config: OffPolicyDistillationSettings, bundled: str) -> QuestionRows:
     """Read the prompts, and the teacher's own."""
-    rows = await asyncio.to_thread(read_rows, config, recorded_sources(config, bundled, context.folder.data))
+    rows = await asyncio.to_thread(read_rows, config, alg.recorded_sources(config, bundled, context.folder.data))
     context.notes += rows.notes
     return rows
 
 
-@stage(doing="loading the tokenizer", uses=("registry",))
+@alg.stage(doing="loading the tokenizer", uses=("registry",))
 async def init_tokenizer(
-    context: RunContext, config: OffPolicyDistillationSettings
+    context: alg.RunContext, config: OffPolicyDistillationSettings
 ) -> tuple[Renderer, AnswerExtractor]:
     """Load the tokenizer, and both renderers over it; and see that the teacher goes with the student."""
-    context.notes += format_notes(config)
-    renderer, other = await load_renderer(config, config.renderer_name), config.teacher_renderer
-    reader = AnswerExtractor(renderer if other is None else await load_renderer(config, other), config.answer_pattern)
+    context.notes += alg.format_notes(config)
+    renderer, other = await alg.load_renderer(config, config.renderer_name), config.teacher_renderer
+    reader = AnswerExtractor(
+        renderer if other is None else await alg.load_renderer(config, other), config.answer_pattern
+    )
     await check_places(context, config, [teacher_name(config)])
     return renderer, reader
 
 
-@stage(doing="tokenizing the prompts")
+@alg.stage(doing="tokenizing the prompts")
 async def build_distillation_dataset(
-    context: RunContext,
+    context: alg.RunContext,
     config: OffPolicyDistillationSettings,
     rows: QuestionRows,
     renderer: Renderer,
     reader: AnswerExtractor,
-) -> tuple[Questions, Objective[None], Steps, OffPolicyDistillationSettings]:
+) -> tuple[Questions, alg.Objective[None], alg.Steps, OffPolicyDistillationSettings]:
     """Tokenize the prompts, and know from them how many steps there will be."""
     notes = context.notes
-    notes += await asyncio.to_thread(settings_notes, config)
+    notes += await asyncio.to_thread(alg.settings_notes, config)
     limit = await asyncio.to_thread(context_tokens, config.model_name)
     write = partial(questions_of, student=renderer, teacher=reader.renderer, prompt=rows.teacher_prompt)
     notes += mark_remarks(rows.train, renderer.encoder, what="prompts")
-    written, room = await asyncio.to_thread(write, rows.train), kept_tokens(config, limit)
+    written, room = await asyncio.to_thread(write, rows.train), alg.kept_tokens(config, limit)
     fitting = [each for each in written if max(len(each.student_tokens), len(each.teacher_tokens)) < room]
     if len(fitting) < len(written):
         notes.append(
             f"{len(written) - len(fitting):,} of {len(written):,} prompts leave no room for an answer within "
             f"{room:,} tokens, and are left out"
         )
-    config = fit_batch(context, config, batches_of(len(fitting)), f"{len(fitting):,} prompts")
+    config = alg.fit_batch(context, config, alg.batches_of(len(fitting)), f"{len(fitting):,} prompts")
     train = QuestionDataset(fitting, batch_size=config.batch_size, seed=config.seed)
     held_out = await asyncio.to_thread(write, rows.test)
     questions = Questions(train=train, held_out=held_out, context_tokens=limit)
-    steps = planned_steps(context, config, len(train), partial(_expected_tokens, config, len(fitting)))
+    steps = alg.planned_steps(context, config, len(train), partial(_expected_tokens, config, len(fitting)))
     for pieces in preview(questions, config.model_name):
         context.telemetry.event(events.DATA_PREVIEW, pieces=json.dumps(pieces))
     return questions, taught_objective(has_teacher_logprobs=config.temperature == 1.0), steps, config
@@ -178,36 +166,39 @@ async def build_distillation_dataset(
 
 def _expected_tokens(
     config: OffPolicyDistillationSettings, num_questions: int, total_steps: int, steps_per_epoch: int
-) -> ExpectedTokens:
+) -> alg.ExpectedTokens:
     size, answers, length = config.batch_size, config.samples_per_prompt, config.max_tokens
     asked = count_items(num_questions, batch_size=size, total_steps=total_steps, steps_per_epoch=steps_per_epoch)
-    return ExpectedTokens(
+    return alg.ExpectedTokens(
         tokens={"sampled_tokens": asked * answers * length},
         degree="at most",
-        remark=f"{in_steps(asked, total_steps, size)} prompts × {answers:,} answers × {length:,} tokens, by the "
+        remark=f"{alg.in_steps(asked, total_steps, size)} prompts × {answers:,} answers × {length:,} tokens, by the "
         "teacher",
         on_top="prompts, and training on these with what was sampled; evaluations",
     )
 
 
-@stage(doing="loading the model", needs=("service",))
+@alg.stage(doing="loading the model", needs=("service",))
 async def init_session(
-    context: RunContext, config: OffPolicyDistillationSettings, steps: Steps, evaluators: Sequence[NamedEvaluator]
-) -> tuple[OpenedRun, list[ScheduledEvaluation]]:
+    context: alg.RunContext,
+    config: OffPolicyDistillationSettings,
+    steps: alg.Steps,
+    evaluators: Sequence[alg.NamedEvaluator],
+) -> tuple[alg.OpenedRun, list[alg.ScheduledEvaluation]]:
     """Open the run directory and then the session: fresh, from weights, or where a checkpoint left off."""
-    opened = await open_run(context, config, steps, evaluators)
-    return opened, scheduled(context, config, opened, evaluators)
+    opened = await alg.open_run(context, config, steps, evaluators)
+    return opened, alg.scheduled(context, config, opened, evaluators)
 
 
-@stage(doing="opening the teacher, asking it what is held out", needs=("service",), uses=("teacher",))
+@alg.stage(doing="opening the teacher, asking it what is held out", needs=("service",), uses=("teacher",))
 async def init_teacher(
-    context: RunContext,
+    context: alg.RunContext,
     config: OffPolicyDistillationSettings,
     renderer: Renderer,
     reader: AnswerExtractor,
     questions: Questions,
-    opened: OpenedRun,
-    evaluations: list[ScheduledEvaluation],
+    opened: alg.OpenedRun,
+    evaluations: list[alg.ScheduledEvaluation],
 ) -> tuple[TeacherService, SamplingClient, TeacherRecord]:
     """Open the teacher, and have it answer the held-out prompts, once in a run."""
     service = teacher_service(context, config, opened)
@@ -230,22 +221,22 @@ async def init_teacher(
         telemetry=context.telemetry,
         keep=opened.folder.write_answers,
     )
-    cadence = Cadence(every=config.eval_every, at_start=config.eval_at_start)
-    evaluations.insert(0, ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
+    cadence = alg.Cadence(every=config.eval_every, at_start=config.eval_at_start)
+    evaluations.insert(0, alg.ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
     return service, teacher, record
 
 
-@stage(parts=("teacher_inference", "build_distill_datums"))
+@alg.stage(parts=("teacher_inference", "build_distill_datums"))
 def get_distillation_batch(
-    context: RunContext,
+    context: alg.RunContext,
     config: OffPolicyDistillationSettings,
     renderer: Renderer,
     reader: AnswerExtractor,
     questions: Questions,
-    steps: Steps,
-    opened: OpenedRun,
+    steps: alg.Steps,
+    opened: alg.OpenedRun,
     teacher: SamplingClient,
-) -> BatchSource[QuestionBatch, None]:
+) -> alg.BatchSource[QuestionBatch, None]:
     """The teacher's answers as batches, one prepared ahead; what is kept of them, from the start of the run."""
     cache = opened.folder.path / TEACHER_SAMPLES_FILE if config.teacher_samples == "cached" else None
     if cache is not None and opened.folder.resume is None:
@@ -260,22 +251,29 @@ def get_distillation_batch(
         renderer=None if is_verbatim else renderer,
         targets=TeacherTargets(cast("TopKClient", teacher), teacher_name(config), top_k) if top_k else None,
     )
-    return batch_source(questions.train, assemble, steps, opened)
+    return alg.batch_source(questions.train, assemble, steps, opened)
 
 
-def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) -> Workflow[OffPolicyState]:
+def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) -> alg.Workflow[OffPolicyState]:
     """The stages of a run that learns what its teacher says; `bundled` is the folder of bundled rows."""
-    return training_workflow(
+    return alg.training_workflow(
         name="off_policy_distillation",
         state_class=OffPolicyState,
         inputs={"config": config, "bundled": bundled},
-        setup=(load_dataset, init_tokenizer, build_distillation_dataset, init_evaluators, init_session, init_teacher),
-        loop=training_loop(
+        setup=(
+            load_dataset,
+            init_tokenizer,
+            build_distillation_dataset,
+            alg.init_evaluators,
+            init_session,
+            init_teacher,
+        ),
+        loop=alg.training_loop(
             get_work=get_distillation_batch,
-            forward_backward=objective_slot("distillation_forward_backward"),
-            log=log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
+            forward_backward=alg.objective_slot("distillation_forward_backward"),
+            log=alg.log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
         ),
         final=(cleanup_teacher,),
         descent=Descent.DISTILLED_FROM,
-        data_files=sources_of(config, bundled),
+        data_files=alg.sources_of(config, bundled),
     )

@@ -14,30 +14,7 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
-from cookhouse.algorithms.base.evaluation import init_evaluators
-from cookhouse.algorithms.base.facts import Row, trained_figure
-from cookhouse.algorithms.base.loop import objective_slot, training_loop
-from cookhouse.algorithms.base.state import Steps
-from cookhouse.algorithms.base.tokenizer import init_tokenizer
-from cookhouse.algorithms.base.workflow import training_workflow
-from cookhouse.algorithms.rollouts.evaluation import attempt_all
-from cookhouse.algorithms.rollouts.policy import PolicySampler
-from cookhouse.algorithms.rollouts.problems import Environments
-from cookhouse.algorithms.rollouts.reinforcement import (
-    ReinforcementState,
-    build_rl_groups,
-    init_rl_session,
-    keep_rl_examples,
-    policy_log_slot,
-    post_kl,
-    rollout_assembler,
-    rollout_source,
-)
-from cookhouse.algorithms.rollouts.rollouts import OpenedRollouts, publish_weights
-from cookhouse.algorithms.rollouts.source import RolloutSource
-from cookhouse.algorithms.stages.stage import stage
-from cookhouse.algorithms.stages.state import RunContext
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse import algorithms as alg
 from cookhouse.chat import Renderer
 from cookhouse.data import DataSource
 from cookhouse.registry import Descent
@@ -52,8 +29,7 @@ from cookhouse.rl import (
 from cookhouse.runs import Figure
 from cookhouse.settings import OnPolicyDistillationSettings, TeacherLossSettings
 from cookhouse.telemetry import Telemetry, events, keys
-from cookhouse.training import ComputeLogprobs
-from cookhouse.training.clients.logprobs import target_logprobs
+from cookhouse.training import ComputeLogprobs, target_logprobs
 from cookhouse.workflows.distillation.evaluation import TaughtState, TeacherRecord, kept_record
 from cookhouse.workflows.distillation.teachers import (
     NamedTeacher,
@@ -74,7 +50,7 @@ _FIRST_POSITIONS = 4
 
 
 @dataclass(kw_only=True)
-class OnPolicyState(TaughtState, ReinforcementState):
+class OnPolicyState(TaughtState, alg.ReinforcementState):
     """State that the stages of on-policy distillation share."""
 
     config: OnPolicyDistillationSettings
@@ -92,18 +68,18 @@ class OnPolicyState(TaughtState, ReinforcementState):
         ]
         return {**super().data_facts(), "teacher": "; ".join(said)}
 
-    def figures(self, first: Row, last: Row, after: Row) -> Sequence[Figure]:
+    def figures(self, first: alg.Row, last: alg.Row, after: alg.Row) -> Sequence[Figure]:
         """Figures of rollouts, the divergence from the teacher in training, and its own score."""
         return [
             *super().figures(first, last, after),
-            trained_figure(keys.TEACHER_KL, "divergence from the teacher (nats per token)", first, last),
+            alg.trained_figure(keys.TEACHER_KL, "divergence from the teacher (nats per token)", first, last),
             *self.teacher_figures(first, after),
         ]
 
 
-@stage(doing="looking up the teachers", uses=("registry",))
+@alg.stage(doing="looking up the teachers", uses=("registry",))
 async def check_teachers(
-    context: RunContext, config: OnPolicyDistillationSettings, environment_names: Sequence[str]
+    context: alg.RunContext, config: OnPolicyDistillationSettings, environment_names: Sequence[str]
 ) -> Sequence[NamedTeacher]:
     """See that every teacher is there, one for each environment or one for all, and goes with the student."""
     named = named_teachers(config, environment_names)
@@ -111,16 +87,16 @@ async def check_teachers(
     return named
 
 
-build_distillation_dataset = replace(build_rl_groups, name="build_distillation_dataset")
+build_distillation_dataset = replace(alg.build_rl_groups, name="build_distillation_dataset")
 
 
-@stage(doing="opening the teacher, asking it what is held out", needs=("service",), uses=("teacher",))
+@alg.stage(doing="opening the teacher, asking it what is held out", needs=("service",), uses=("teacher",))
 async def init_teacher(
-    context: RunContext,
+    context: alg.RunContext,
     config: OnPolicyDistillationSettings,
     named: Sequence[NamedTeacher],
     renderer: Renderer,
-    rollouts: OpenedRollouts,
+    rollouts: alg.OpenedRollouts,
 ) -> tuple[TeacherService, Teachers, TeacherRecord]:
     """Open the teachers, see that they give logprobs, and have them answer the held-out problems, once in a run."""
     service = teacher_service(context, config, rollouts.opened)
@@ -134,13 +110,13 @@ async def init_teacher(
     if not (test and config.eval_teacher):
         return service, teachers, TeacherRecord()
 
-    def sampler_of(builder: EnvGroupBuilder) -> PolicySampler:
+    def sampler_of(builder: EnvGroupBuilder) -> alg.PolicySampler:
         client = teacher_of(builder.logging_tags(), teachers).client
-        return PolicySampler(client, 0, max_tokens=config.max_tokens, temperature=config.eval_temperature)
+        return alg.PolicySampler(client, 0, max_tokens=config.max_tokens, temperature=config.eval_temperature)
 
     async def attempted() -> TeacherRecord:
         most = config.max_concurrent_groups
-        groups, lost = await attempt_all(test, rollouts.rollout, sampler_of, max_concurrent=most)
+        groups, lost = await alg.attempt_all(test, rollouts.rollout, sampler_of, max_concurrent=most)
         if lost:
             text = (
                 f"{len(lost)} of the {len(test)} held-out groups failed with the teacher, whose score is of the "
@@ -153,20 +129,20 @@ async def init_teacher(
     return service, teachers, await kept_record(context, rollouts.opened, attempted)
 
 
-@stage(parts=("compute_advantages", "build_distill_datums", "teacher_inference"))
+@alg.stage(parts=("compute_advantages", "build_distill_datums", "teacher_inference"))
 def get_distillation_batch(
-    context: RunContext,
+    context: alg.RunContext,
     config: OnPolicyDistillationSettings,
-    steps: Steps,
+    steps: alg.Steps,
     reference: ComputeLogprobs | None,
-    rollouts: OpenedRollouts,
+    rollouts: alg.OpenedRollouts,
     teachers: Teachers,
     teacher_term: TeacherTerm,
-) -> RolloutSource:
+) -> alg.RolloutSource:
     """The groups of a run as work, with the advantages that their teachers give on top of those of rewards."""
     teach = TeacherAdvantages(teachers, config, context.telemetry, teacher_term)
-    assemble = rollout_assembler(context, config, reference, rollouts, adjust=teach, span="build_distill_datums")
-    return rollout_source(config, steps, rollouts, assemble)
+    assemble = alg.rollout_assembler(context, config, reference, rollouts, adjust=teach, span="build_distill_datums")
+    return alg.rollout_source(config, steps, rollouts, assemble)
 
 
 class TeacherAdvantages:
@@ -255,12 +231,12 @@ def divergence_metrics(data_D: Sequence[tinker.Datum], datasets_D: Sequence[str]
 
 def on_policy_workflow(
     config: OnPolicyDistillationSettings,
-    environments: Environments,
+    environments: alg.Environments,
     *,
     environment_names: Sequence[str] = (),
     teacher_term: TeacherTerm = teacher_log_ratio,
     data_files: Mapping[str, DataSource] | None = None,
-) -> Workflow[OnPolicyState]:
+) -> alg.Workflow[OnPolicyState]:
     """The stages of on-policy distillation in environments, of whose rewards nothing is learned unless `advantage` says
     so. Where each of several environments has a teacher, `environment_names` are theirs, in the teachers' order.
 
@@ -269,7 +245,7 @@ def on_policy_workflow(
     `teacher_kl_coef` and the teacher's own coefficient, with `teacher_kl_gamma` discounted sums over later tokens, are
     added to the advantages. The metric `teacher_kl` is of the logprobs themselves.
     """
-    return training_workflow(
+    return alg.training_workflow(
         name="on_policy_distillation",
         state_class=OnPolicyState,
         inputs={
@@ -278,14 +254,21 @@ def on_policy_workflow(
             "environment_names": environment_names,
             "teacher_term": teacher_term,
         },
-        setup=(check_teachers, init_tokenizer, build_distillation_dataset, init_evaluators, init_rl_session, init_teacher),
-        loop=training_loop(
+        setup=(
+            check_teachers,
+            alg.init_tokenizer,
+            build_distillation_dataset,
+            alg.init_evaluators,
+            alg.init_rl_session,
+            init_teacher,
+        ),
+        loop=alg.training_loop(
             get_work=get_distillation_batch,
-            forward_backward=objective_slot("distillation_forward_backward"),
-            log=policy_log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
-            keep=keep_rl_examples,
-            look_back=post_kl,
-            publish=publish_weights,
+            forward_backward=alg.objective_slot("distillation_forward_backward"),
+            log=alg.policy_log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
+            keep=alg.keep_rl_examples,
+            look_back=alg.post_kl,
+            publish=alg.publish_weights,
         ),
         final=(cleanup_teacher,),
         descent=Descent.DISTILLED_FROM,

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cookhouse.algorithms.base.rows import SplitRows, split_rows
+from cookhouse import algorithms as alg
 from cookhouse.chat import Message, Renderer, text_of
-from cookhouse.data import BadRows, DataSource, PromptRow, read_questions
-from cookhouse.data.rows.remarks import null_remarks
+from cookhouse.data import BadRows, DataSource, PromptRow, null_remarks, read_questions
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.models.tokenizers import get_tokenizer
@@ -61,7 +60,7 @@ def read_teacher_prompt(given: str | None) -> TeacherPrompt | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionRows(SplitRows[PromptRow]):
+class QuestionRows(alg.SplitRows[PromptRow]):
     """Prompts that a run reads, and the teacher's own."""
 
     teacher_prompt: TeacherPrompt | None
@@ -87,7 +86,7 @@ def read_rows(config: OffPolicyDistillationSettings, sources: Mapping[str, DataS
                 "not trained on"
             )
         rows = {name: [row for row in some if not _has_system_message(row)] for name, some in rows.items()}
-    split = split_rows(config, rows, seed=config.seed)
+    split = alg.split_rows(config, rows, seed=config.seed)
     test = evenly_spaced(split.test, config.num_eval)
     return QuestionRows(
         train=split.train,

@@ -22,7 +22,7 @@ from cookhouse.errors import CookhouseError, InputError
 from cookhouse.files import append_line, whole_lines
 from cookhouse.sampling_client import SampleClient
 from cookhouse.settings import OffPolicyDistillationSettings
-from cookhouse.training.clients.session import service_errors
+from cookhouse.training import service_errors
 from cookhouse.workflows.distillation.questions import TeacherQuestion
 
 SAMPLES, DROPPED = "distill/samples", "distill/dropped"

@@ -9,10 +9,7 @@ from typing import TypeAlias
 
 import tinker
 
-from cookhouse.algorithms.base.second_model import sampler_at, sampler_place
-from cookhouse.algorithms.base.state import OpenedRun
-from cookhouse.algorithms.stages.stage import stage
-from cookhouse.algorithms.stages.state import RunContext
+from cookhouse import algorithms as alg
 from cookhouse.assets import resolve_model
 from cookhouse.data import build_renderer, parse_weights
 from cookhouse.envs import environment_tag
@@ -23,8 +20,7 @@ from cookhouse.naming import names_in
 from cookhouse.registry import ModelRegistry
 from cookhouse.sampling_client import SamplingClient
 from cookhouse.settings import OffPolicyDistillationSettings, OnPolicyDistillationSettings
-from cookhouse.training import Connect, ServiceClient, connect_to, service_errors
-from cookhouse.training.clients.session import close_service
+from cookhouse.training import Connect, ServiceClient, close_service, connect_to, service_errors
 from cookhouse.weights.names import Origin, find_weights
 
 KEY_VARIABLE = "TEACHER_API_KEY"
@@ -91,14 +87,14 @@ def named_teachers(config: OnPolicyDistillationSettings, environments: Sequence[
     return [NamedTeacher(name=name, coef=coef, tag=tag) for name, coef, tag in zip(names, coefs, tags, strict=True)]
 
 
-async def check_places(context: RunContext, config: DistillationSettings, names: Iterable[str]) -> None:
+async def check_places(context: alg.RunContext, config: DistillationSettings, names: Iterable[str]) -> None:
     """See that teachers of these names are there, and go with the student; no service is asked. Raises `InputError`."""
     connect_to_teacher(context.adapters.teacher, config.teacher_base_url)
     for name in names:
         await asyncio.to_thread(_check_place, context, config, name)
 
 
-def _check_place(context: RunContext, config: DistillationSettings, name: str) -> None:
+def _check_place(context: alg.RunContext, config: DistillationSettings, name: str) -> None:
     check_teacher(name, find_weights(name, context.adapters.registry).origin(context.run_folders), config)
 
 
@@ -160,7 +156,9 @@ class TeacherService:
         """
         service = await self._service()
         # The SDK opens another service's session inside the first call and blocks meanwhile: not on the event loop.
-        client = await sampler_at(service, sampler_place(name, self._registry), in_thread=self._other is not None)
+        client = await alg.sampler_at(
+            service, alg.sampler_place(name, self._registry), in_thread=self._other is not None
+        )
         # The SDK's client knows its base model; others need not.
         base_model = getattr(client, "get_base_model", lambda: None)()
         if base_model is not None:
@@ -184,7 +182,7 @@ class TeacherService:
             await close_service(opened, "success")
 
 
-def teacher_service(context: RunContext, config: DistillationSettings, opened: OpenedRun) -> TeacherService:
+def teacher_service(context: alg.RunContext, config: DistillationSettings, opened: alg.OpenedRun) -> TeacherService:
     """The service of a run's teachers, closed at its end at the latest."""
     adapters = context.adapters
     other = connect_to_teacher(adapters.teacher, config.teacher_base_url)
@@ -193,7 +191,7 @@ def teacher_service(context: RunContext, config: DistillationSettings, opened: O
     return service
 
 
-@stage(doing="closing the teacher")
+@alg.stage(doing="closing the teacher")
 async def cleanup_teacher(teacher_service: TeacherService) -> None:
     """End the session with another service that teachers were asked at."""
     await teacher_service.aclose()

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cookhouse.algorithms.stages.stage import stage
-from cookhouse.algorithms.stages.state import RunContext
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse import algorithms as alg
 from cookhouse.data import from_store
 from cookhouse.evals import (
     Attempt,
@@ -75,15 +73,15 @@ def comparison_workflow(
     models: Sequence[str],
     run_child: RunChild,
     prepare_child: PrepareChild,
-) -> Workflow[ComparisonState]:
+) -> alg.Workflow[ComparisonState]:
     """The evaluations one after another, then what separates the models from the first."""
     workflow = pipeline_workflow(config, runs, run_child, prepare_child).with_state(ComparisonState, models=models)
     return replace(workflow, name="comparison", final=(compare_models,))
 
 
-@stage(doing="comparing the answers")
+@alg.stage(doing="comparing the answers")
 async def compare_models(
-    context: RunContext,
+    context: alg.RunContext,
     config: EvalSettings,
     models: Sequence[str],
     folder: RunFolder,
@@ -101,7 +99,7 @@ async def compare_models(
 
 
 def _paired(
-    context: RunContext,
+    context: alg.RunContext,
     config: EvalSettings,
     models: Sequence[str],
     folders: Sequence[Path],

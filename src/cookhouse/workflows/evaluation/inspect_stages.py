@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cookhouse.algorithms.stages.stage import stage
-from cookhouse.algorithms.stages.state import RunContext
+from cookhouse import algorithms as alg
 from cookhouse.evals import Answerer
 from cookhouse.evals.inspect.records import InspectResult, InspectTask
 from cookhouse.naming import names_in
@@ -38,15 +37,15 @@ def inspect_results(folder: Path, tasks: Sequence[InspectTask]) -> list[InspectR
     return [result for result in found if result is not None]
 
 
-@stage(doing="loading the tasks")
+@alg.stage(doing="loading the tasks")
 async def load_inspect_tasks(config: EvalSettings) -> Sequence[InspectTask]:
     """Find the tasks, and their samples."""
     return await inspect_tasks(config)
 
 
-@stage(doing="running the tasks")
+@alg.stage(doing="running the tasks")
 async def run_inspect_tasks(
-    context: RunContext, config: EvalSettings, tasks: Sequence[InspectTask], answerer: Answerer, folder: RunFolder
+    context: alg.RunContext, config: EvalSettings, tasks: Sequence[InspectTask], answerer: Answerer, folder: RunFolder
 ) -> list[InspectResult]:
     """Run every task that has not been; asked to stop, it drops the samples that are asked and keeps the others."""
     from cookhouse.evals.inspect.opening import model_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cookhouse.algorithms.stages.state import RunState
+from cookhouse import algorithms as alg
 from cookhouse.chat import Renderer
 from cookhouse.data import DataSource
 from cookhouse.evals import Answerer, Benchmark, Estimate, LoadedBenchmark, Outcome, is_of_group
@@ -21,7 +21,7 @@ from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
 
 
 @dataclass(kw_only=True)
-class EvaluationState(RunState):
+class EvaluationState(alg.RunState):
     """Of one model."""
 
     config: EvalSettings

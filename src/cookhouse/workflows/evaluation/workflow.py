@@ -7,15 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cookhouse.algorithms.base.evaluation import record_metrics
-from cookhouse.algorithms.base.judge import judges_asked, open_judge
-from cookhouse.algorithms.base.run import cleanup
-from cookhouse.algorithms.base.second_model import open_sampler, sampler_at, sampler_place
-from cookhouse.algorithms.stages.body import stages_in_order
-from cookhouse.algorithms.stages.sinks import start_sinks
-from cookhouse.algorithms.stages.stage import Stage, stage
-from cookhouse.algorithms.stages.state import RunContext
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse import algorithms as alg
 from cookhouse.chat import Renderer
 from cookhouse.data import DataSource, build_renderer
 from cookhouse.envs import SecondModels
@@ -25,6 +17,7 @@ from cookhouse.evals import (
     AnswerOptions,
     Attempt,
     Benchmark,
+    CompletedBy,
     CompleterAnswerer,
     Estimate,
     LoadedBenchmark,
@@ -37,7 +30,6 @@ from cookhouse.evals import (
     load_benchmark,
     sources_of_benchmarks,
 )
-from cookhouse.evals.benchmarks.open_ai import CompletedBy
 from cookhouse.evals.inspect import require_inspect
 from cookhouse.evals.inspect.records import InspectResult, InspectTask
 from cookhouse.files import file_errors, write_whole
@@ -49,8 +41,7 @@ from cookhouse.runs import RunFolder, open_folder
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, INSPECT_FOLDER
 from cookhouse.settings import EvalSettings
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events
-from cookhouse.training import SamplingClient, ServiceClient, Waiting, service_errors
-from cookhouse.training.clients.session import close_service
+from cookhouse.training import SamplingClient, ServiceClient, Waiting, close_service, service_errors
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles, write_questions
 from cookhouse.workflows.evaluation.inspect_stages import load_inspect_tasks, run_inspect_tasks
 from cookhouse.workflows.evaluation.state import (
@@ -66,27 +57,27 @@ logger = logging.getLogger(__name__)
 _REASON_CHARACTERS = 300
 
 
-def evaluation_workflow(config: EvalSettings) -> Workflow[EvaluationState]:
+def evaluation_workflow(config: EvalSettings) -> alg.Workflow[EvaluationState]:
     """The stages of an evaluation."""
     benchmarks = evaluated_benchmarks(config)
     sources = sources_of_benchmarks(benchmarks, config.benchmark_data)
     inspects = has_inspect_tasks(config)
     needs = ("service",) if config.openai_base_url is None else ()
-    opening = Stage(
+    opening = alg.Stage(
         name="open_model",
         doing="loading the model",
         function=_open_model,
         needs=needs,
         uses=("completer", "registry"),
     )
-    return Workflow(
+    return alg.Workflow(
         name="evaluation",
         state_class=EvaluationState,
         inputs={"config": config, "benchmarks": benchmarks, "sources": sources},
         setup=(load_benchmarks, *([load_inspect_tasks] if inspects else []), init_tokenizer, init_folder),
-        body=stages_in_order(opening, ask, *([run_inspect_tasks] if inspects else []), score),
+        body=alg.stages_in_order(opening, ask, *([run_inspect_tasks] if inspects else []), score),
         final=(write_transcripts,),
-        cleanup=cleanup,
+        cleanup=alg.cleanup,
         data_files=sources,
     )
 
@@ -102,9 +93,9 @@ def evaluated_benchmarks(config: EvalSettings) -> list[Benchmark]:
     return [] if has_inspect_tasks(config) and not names_in(config.benchmark) else benchmarks_named(config.benchmark)
 
 
-@stage(doing="reading the benchmarks", uses=("datasets",))
+@alg.stage(doing="reading the benchmarks", uses=("datasets",))
 async def load_benchmarks(
-    context: RunContext, config: EvalSettings, benchmarks: Sequence[Benchmark], sources: Mapping[str, DataSource]
+    context: alg.RunContext, config: EvalSettings, benchmarks: Sequence[Benchmark], sources: Mapping[str, DataSource]
 ) -> Sequence[LoadedBenchmark]:
     """Read the items of every benchmark, and see that their answers can be graded here."""
     # The run directory's own sources where it has them: they are of its store.
@@ -113,21 +104,21 @@ async def load_benchmarks(
     for each in benchmarks:
         if each.prepare is not None:
             await each.prepare()
-    judges_asked(config, benchmarks)  # refuses one that is missing
+    alg.judges_asked(config, benchmarks)  # refuses one that is missing
     return loaded
 
 
-@stage(doing="loading the tokenizer")
-async def init_tokenizer(context: RunContext, config: EvalSettings) -> Renderer | None:
+@alg.stage(doing="loading the tokenizer")
+async def init_tokenizer(context: alg.RunContext, config: EvalSettings) -> Renderer | None:
     """Load the tokenizer, and the renderer over it, where the service is to answer."""
     if context.adapters.completer is not None or config.openai_base_url is not None:
         return None
     return await asyncio.to_thread(build_renderer, config.model_name, config.renderer_name, force=config.force_renderer)
 
 
-@stage(doing="opening the run directory", leaves_files=True)
+@alg.stage(doing="opening the run directory", leaves_files=True)
 async def init_folder(
-    context: RunContext,
+    context: alg.RunContext,
     config: EvalSettings,
     sources: Mapping[str, DataSource],
     loaded: Sequence[LoadedBenchmark],
@@ -140,7 +131,7 @@ async def init_folder(
     with file_errors(folder.path):
         for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.run_json):
             telemetry.add(sink)
-    await start_sinks(context, folder.path)
+    await alg.start_sinks(context, folder.path)
     log = await asyncio.to_thread(AttemptFiles, folder.path)
     await asyncio.to_thread(write_questions, folder.path, loaded)
     model = config.weights or config.model_name
@@ -150,7 +141,7 @@ async def init_folder(
     return folder, log
 
 
-async def _close_folder(context: RunContext, folder: RunFolder) -> None:
+async def _close_folder(context: alg.RunContext, folder: RunFolder) -> None:
     """A folder in which nothing was answered goes, unless its logs may help."""
     context.telemetry.event(events.RUN_END, status=context.status)
     await asyncio.to_thread(folder.end, context.status, context.error)
@@ -161,7 +152,7 @@ async def _close_folder(context: RunContext, folder: RunFolder) -> None:
 
 
 async def _open_model(
-    context: RunContext,
+    context: alg.RunContext,
     config: EvalSettings,
     benchmarks: Sequence[Benchmark],
     renderer: Renderer | None,
@@ -176,7 +167,7 @@ async def _open_model(
     else:
         assert renderer is not None
         answerer, service = await _service_answerer(context, config, renderer)
-    if judges := judges_asked(config, benchmarks):
+    if judges := alg.judges_asked(config, benchmarks):
         model = await _open_judge(context, config, service)
         for judge in judges:
             judge.model = model
@@ -184,27 +175,27 @@ async def _open_model(
     return answerer
 
 
-def _at_address(context: RunContext, url: str, model: str) -> OpenAIAnswerer:
+def _at_address(context: alg.RunContext, url: str, model: str) -> OpenAIAnswerer:
     answerer = OpenAIAnswerer(url, model, api_key=os.environ.get("OPENAI_API_KEY") or None)
     context.closing.push_async_callback(answerer.aclose)
     return answerer
 
 
 async def _service_answerer(
-    context: RunContext, config: EvalSettings, renderer: Renderer
+    context: alg.RunContext, config: EvalSettings, renderer: Renderer
 ) -> tuple[Answerer, ServiceClient]:
-    place = sampler_place(config.weights or config.model_name, context.registry)
+    place = alg.sampler_place(config.weights or config.model_name, context.registry)
     waiting = Waiting(context.telemetry)
     with service_errors("opening a session"):
         service = await waiting.wait(context.connect(), "the service to be ready")
         context.closing.push_async_callback(lambda: close_service(service, context.status))
-        client = await waiting.wait(sampler_at(service, place), "the model to be loaded")
+        client = await waiting.wait(alg.sampler_at(service, place), "the model to be loaded")
         limit = await service.context_tokens(config.model_name)
     limits = [tokens for tokens in (limit, context_tokens(config.model_name)) if tokens is not None]
     return SamplingAnswerer(client, renderer, context_tokens=min(limits, default=None)), service
 
 
-async def _open_judge(context: RunContext, config: EvalSettings, service: ServiceClient | None) -> PreferenceModel:
+async def _open_judge(context: alg.RunContext, config: EvalSettings, service: ServiceClient | None) -> PreferenceModel:
     """The judge: asked in words at an OpenAI-compatible address, else as in a run."""
     assert config.judge is not None
     adapters = context.adapters
@@ -214,14 +205,14 @@ async def _open_judge(context: RunContext, config: EvalSettings, service: Servic
     async def sampler_of(name: str) -> SamplingClient:
         assert service is not None
         with service_errors("opening the judge"):
-            return await open_sampler(service, name, context.registry)
+            return await alg.open_sampler(service, name, context.registry)
 
-    return await open_judge(config, SecondModels(sampler_of, adapters.completer), adapters, context.run_folders)
+    return await alg.open_judge(config, SecondModels(sampler_of, adapters.completer), adapters, context.run_folders)
 
 
-@stage(doing="asking the model")
+@alg.stage(doing="asking the model")
 async def ask(
-    context: RunContext,
+    context: alg.RunContext,
     config: EvalSettings,
     loaded: Sequence[LoadedBenchmark],
     answerer: Answerer,
@@ -250,9 +241,9 @@ async def ask(
                 )
 
 
-@stage(doing="scoring the answers")
+@alg.stage(doing="scoring the answers")
 async def score(
-    context: RunContext, loaded: Sequence[LoadedBenchmark], log: AttemptFiles, inspected: list[InspectResult]
+    context: alg.RunContext, loaded: Sequence[LoadedBenchmark], log: AttemptFiles, inspected: list[InspectResult]
 ) -> tuple[dict[str, Mapping[str, Estimate]], dict[str, Any]]:
     """Compute the scores of the attempts."""
     figures: dict[str, Mapping[str, Estimate]] = {
@@ -261,7 +252,7 @@ async def score(
     figures |= {result.name: result.figures for result in inspected}
     results: dict[str, Any] = {}
     for name, estimates in figures.items():
-        results |= record_metrics(context.telemetry, 0, as_metrics(name, estimates))
+        results |= alg.record_metrics(context.telemetry, 0, as_metrics(name, estimates))
         _warn_of_failures(name, log.attempts(name))
     context.telemetry.metrics(0, results)
     return figures, results
@@ -275,7 +266,7 @@ def _warn_of_failures(name: str, attempts: Sequence[Attempt]) -> None:
         logger.warning("%s: %s, most of them because of this: %s", name, failed, reason[:_REASON_CHARACTERS])
 
 
-@stage(doing="writing the pages of answers")
+@alg.stage(doing="writing the pages of answers")
 async def write_transcripts(
     config: EvalSettings,
     loaded: Sequence[LoadedBenchmark],

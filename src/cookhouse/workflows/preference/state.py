@@ -4,18 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cookhouse.algorithms.base.counts import Counts
-from cookhouse.algorithms.base.facts import Row, context_fact, held_out_figures, trained_figure
-from cookhouse.algorithms.base.reference_place import reference_in_words
-from cookhouse.algorithms.base.state import TrainingState
-from cookhouse.algorithms.base.tokenizer import previews_of
-from cookhouse.algorithms.pairs.dataset import Pair, PairDataset
-from cookhouse.algorithms.pairs.reference import PairPayload, Reference
+from cookhouse import algorithms as alg
 from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.runs import Figure, Preview, RunResult
 from cookhouse.settings import PreferenceSettings
 from cookhouse.telemetry import keys, read_metrics
-from cookhouse.training import Objective
 from cookhouse.workflows.preference.evaluation import PairAnswerEvaluation
 from cookhouse.workflows.preference.rows import PreferenceData
 from cookhouse.workflows.preference.stream import StreamedPairs
@@ -36,10 +29,10 @@ _HELD_OUT = (
 class TokenizedPairs:
     """Pairs as tokens: batches to train on, and those held out."""
 
-    dataset: PairDataset | StreamedPairs
-    counts: Counts
+    dataset: alg.PairDataset | StreamedPairs
+    counts: alg.Counts
     """Of the answers of all pairs."""
-    held_out: Sequence[Pair]
+    held_out: Sequence[alg.Pair]
     """Empty: nothing is evaluated."""
     answers: PairAnswerEvaluation | None
     """Evaluation of answers to the prompts of held-out pairs; None where none can be asked."""
@@ -48,14 +41,14 @@ class TokenizedPairs:
 
 
 @dataclass(kw_only=True)
-class PreferenceState(TrainingState):
+class PreferenceState(alg.TrainingState):
     """State that the stages of a run over preferences share."""
 
     config: PreferenceSettings
     data: PreferenceData = field(init=False)
     pairs: TokenizedPairs = field(init=False)
-    objective: Objective[PairPayload] = field(init=False)
-    reference: Reference = field(init=False)
+    objective: alg.Objective[alg.PairPayload] = field(init=False)
+    reference: alg.Reference = field(init=False)
     dpo_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step: `dpo_loss`, `accuracy`, `margin`, `chosen_reward`, `rejected_reward` and so on."""
 
@@ -73,11 +66,11 @@ class PreferenceState(TrainingState):
             "pairs": f"{about}{num_pairs:,} to train on, of which {num_cut:,} lose an end{held_out}",
             "tokens": f"{about}{counted.num_tokens:,}, prompts twice, of which {counted.num_trained_tokens:,} "
             f"({counted.trained_share:.1%}) are trained on",
-            "context": context_fact(self.pairs.context_tokens),
+            "context": alg.context_fact(self.pairs.context_tokens),
             "longest answer": f"{max(pair.longest_tokens for pair in pairs):,} tokens with its prompt",
             "loss": f"{config.pair_loss}, β {config.dpo_beta:g}",
             "held-out answers": self._comparison,
-            "reference": reference_in_words(config, config.reference_model)
+            "reference": alg.reference_in_words(config, config.reference_model)
             if needs_reference
             else f"none: {config.pair_loss} needs no reference",
         }
@@ -92,18 +85,18 @@ class PreferenceState(TrainingState):
 
     def previews(self) -> Sequence[Preview]:
         """The first pair, chosen and rejected."""
-        return previews_of(self.pairs.dataset.pairs[0].examples, self.config.model_name)
+        return alg.previews_of(self.pairs.dataset.pairs[0].examples, self.config.model_name)
 
-    def figures(self, first: Row, last: Row, after: Row) -> Sequence[Figure]:
+    def figures(self, first: alg.Row, last: alg.Row, after: alg.Row) -> Sequence[Figure]:
         """Accuracy, margin and loss of held-out pairs, which of the two is answered, and the training loss."""
         return [
-            *held_out_figures(_HELD_OUT, first, after),
-            trained_figure(keys.PAIR_LOSS, "training loss", first, last),
+            *alg.held_out_figures(_HELD_OUT, first, after),
+            alg.trained_figure(keys.PAIR_LOSS, "training loss", first, last),
         ]
 
     def result(self, seconds: float) -> RunResult[Any]:
         rows = read_metrics(self.opened.folder.metrics)  # also where this launch took no step
-        last: Row = next((row for row in reversed(rows) if keys.PAIR_LOSS in row), {})
+        last: alg.Row = next((row for row in reversed(rows) if keys.PAIR_LOSS in row), {})
         self.dpo_metrics = {
             name.removeprefix("train/"): value for name, value in last.items() if name.startswith("train/")
         }

@@ -9,85 +9,72 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
-from cookhouse.algorithms.base.counts import Counts, batch_metrics, estimated, expected_training
-from cookhouse.algorithms.base.evaluation import NamedEvaluator, init_evaluators, keep_noted
-from cookhouse.algorithms.base.facts import settings_notes
-from cookhouse.algorithms.base.judge import check_preference_model
-from cookhouse.algorithms.base.loop import batch_source, log_slot, objective_slot, training_loop
-from cookhouse.algorithms.base.rows import cut_notes, kept_tokens, recorded_sources, sources_of
-from cookhouse.algorithms.base.run import open_run, planned_steps, refuse_longer, scheduled
-from cookhouse.algorithms.base.second_model import open_sampler
-from cookhouse.algorithms.base.spending import ExpectedTokens
-from cookhouse.algorithms.base.state import OpenedRun, Steps
-from cookhouse.algorithms.base.tokenizer import init_tokenizer, tell_previews
-from cookhouse.algorithms.base.workflow import training_workflow
-from cookhouse.algorithms.pairs.dataset import Pair, PairDataset, left_out, pair_renderer, render_pairs
-from cookhouse.algorithms.pairs.objective import open_pairs
-from cookhouse.algorithms.pairs.reference import PairAssembler, PairPayload, Reference
-from cookhouse.algorithms.stages.stage import stage
-from cookhouse.algorithms.stages.state import RunContext
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse import algorithms as alg
 from cookhouse.chat import Renderer
-from cookhouse.data import BadRows, Example, PreferenceRow, example_statistics, parse_each
-from cookhouse.data.rows.comparisons import preference_of
-from cookhouse.data.rows.marks import mark_remarks
-from cookhouse.data.rows.remarks import pair_remarks
+from cookhouse.data import (
+    BadRows,
+    Example,
+    PreferenceRow,
+    example_statistics,
+    mark_remarks,
+    pair_remarks,
+    parse_each,
+    preference_of,
+)
 from cookhouse.envs import SecondModels, open_preference_model
 from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.models.catalog import context_tokens
 from cookhouse.registry import Descent
 from cookhouse.settings import PreferenceSettings, is_embedded
 from cookhouse.telemetry import events
-from cookhouse.training import Assembled, BatchSource, Objective, ScheduledEvaluation
 from cookhouse.workflows.preference.evaluation import AnswerJudge, PairAnswerEvaluation, PairEvaluation, askable
 from cookhouse.workflows.preference.rows import PreferenceData, read_data
 from cookhouse.workflows.preference.state import PreferenceState, TokenizedPairs
 from cookhouse.workflows.preference.stream import StreamedPairBatch, StreamedPairs
 
 
-@stage(doing="reading the data", uses=("datasets",))
-async def load_dataset(context: RunContext, config: PreferenceSettings) -> PreferenceData:
+@alg.stage(doing="reading the data", uses=("datasets",))
+async def load_dataset(context: alg.RunContext, config: PreferenceSettings) -> PreferenceData:
     """Read the pairs to train on and, evenly spaced through the held-out ones, those to evaluate on."""
     PAIR_LOSSES.find(config.pair_loss)  # refuses one that is not there
-    data = await asyncio.to_thread(read_data, config, recorded_sources(config, "preferences", context.folder.data))
+    data = await asyncio.to_thread(read_data, config, alg.recorded_sources(config, "preferences", context.folder.data))
     context.notes += data.notes
     return data
 
 
-@stage(doing="tokenizing the data")
+@alg.stage(doing="tokenizing the data")
 async def build_preference_dataset(
-    context: RunContext, config: PreferenceSettings, data: PreferenceData, renderer: Renderer
-) -> tuple[TokenizedPairs, Steps, PreferenceSettings]:
+    context: alg.RunContext, config: PreferenceSettings, data: PreferenceData, renderer: Renderer
+) -> tuple[TokenizedPairs, alg.Steps, PreferenceSettings]:
     """Tokenize, and know from it how many steps there will be."""
     notes = context.notes
     # As by reward, rates that are right here are well below those for conversations.
-    notes += await asyncio.to_thread(partial(settings_notes, config, by_reward=True))
+    notes += await asyncio.to_thread(partial(alg.settings_notes, config, by_reward=True))
     limit = await asyncio.to_thread(context_tokens, config.model_name)
-    length = kept_tokens(config, limit)
-    dataset: PairDataset | StreamedPairs
+    length = alg.kept_tokens(config, limit)
+    dataset: alg.PairDataset | StreamedPairs
     if data.streamed is None:
         pairs = await _render(context, config, data.train, renderer, length)
         notes += [*_cut(pairs, "pairs", config, limit), *pair_remarks(data.train)]
         notes += mark_remarks(data.train, renderer.encoder, what="pairs")
-        dataset = PairDataset(pairs, batch_size=config.batch_size, seed=config.seed)
-        config = fit_batch(context, config, batches_of(len(dataset.pairs)), f"{len(dataset.pairs):,} pairs")
+        dataset = alg.PairDataset(pairs, batch_size=config.batch_size, seed=config.seed)
+        config = alg.fit_batch(context, config, alg.batches_of(len(dataset.pairs)), f"{len(dataset.pairs):,} pairs")
         dataset.batch_size = config.batch_size
         notes += dataset.notes
-        counts = Counts(statistics=example_statistics(_examples(dataset.pairs)), num_rows=len(pairs))
+        counts = alg.Counts(statistics=example_statistics(_examples(dataset.pairs)), num_rows=len(pairs))
     else:
         dataset, counts = await asyncio.to_thread(_streamed, config, data, renderer, length, notes)
-        config = fit_batch(context, config, batches_of(counts.num_rows), f"{counts.num_rows:,} pairs")
+        config = alg.fit_batch(context, config, alg.batches_of(counts.num_rows), f"{counts.num_rows:,} pairs")
         dataset.batch_size = config.batch_size
     held_out = await _render(context, config, data.test, renderer, length)
     notes += _cut(held_out, "held-out pairs", config, limit)
-    notes += left_out([pair.lost_answer for pair in held_out if pair.lost_answer], len(held_out), "held-out pairs")
+    notes += alg.left_out([pair.lost_answer for pair in held_out if pair.lost_answer], len(held_out), "held-out pairs")
     answers = None
     if rows := askable(data.test, renderer):
         answers = PairAnswerEvaluation(rows, renderer, max_tokens=config.eval_max_tokens, context_tokens=limit)
         notes += [*answers.notes, *_comparison_notes(config)]
-    steps = planned_steps(context, config, len(dataset), partial(_expected_tokens, config, dataset, counts))
-    tell_previews(context, dataset.pairs[0].examples, config.model_name)
+    steps = alg.planned_steps(context, config, len(dataset), partial(_expected_tokens, config, dataset, counts))
+    alg.tell_previews(context, dataset.pairs[0].examples, config.model_name)
     tokenized = TokenizedPairs(
         dataset=dataset,
         counts=counts,
@@ -100,13 +87,13 @@ async def build_preference_dataset(
 
 def _streamed(
     config: PreferenceSettings, data: PreferenceData, renderer: Renderer, length: int, notes: list[str]
-) -> tuple[StreamedPairs, Counts]:
+) -> tuple[StreamedPairs, alg.Counts]:
     """Batches of rows that are read as they are trained on, with figures estimated from some of them."""
     assert data.streamed is not None
     name = data.streamed.name
     streamed = StreamedPairs(
         data.streamed.rows,
-        pair_renderer(renderer, max_length=length),
+        alg.pair_renderer(renderer, max_length=length),
         name=name,
         batch_size=config.batch_size,
         seed=config.seed,
@@ -117,17 +104,17 @@ def _streamed(
     what = f"pairs from all over {name}"
     notes += [*pair_remarks(seen, what=what), *mark_remarks(seen, renderer.encoder, what=what)]
     statistics = example_statistics(_examples(streamed.pairs))
-    return streamed, estimated(statistics, num_sampled=streamed.num_sampled, num_rows=streamed.num_rows)
+    return streamed, alg.estimated(statistics, num_sampled=streamed.num_sampled, num_rows=streamed.num_rows)
 
 
-def _examples(pairs: Sequence[Pair]) -> list[Example]:
+def _examples(pairs: Sequence[alg.Pair]) -> list[Example]:
     return [each for pair in pairs for each in pair.examples]
 
 
 def _expected_tokens(
-    config: PreferenceSettings, dataset: PairDataset | StreamedPairs, counts: Counts, total: int, per_epoch: int
-) -> ExpectedTokens:
-    expected = expected_training([(dataset, counts)], total, per_epoch)
+    config: PreferenceSettings, dataset: alg.PairDataset | StreamedPairs, counts: alg.Counts, total: int, per_epoch: int
+) -> alg.ExpectedTokens:
+    expected = alg.expected_training([(dataset, counts)], total, per_epoch)
     if not PAIR_LOSSES.find(config.pair_loss).needs_reference:
         return expected
     return replace(expected, on_top="as many that a reference scores; evaluations")
@@ -142,14 +129,14 @@ def _comparison_notes(config: PreferenceSettings) -> list[str]:
     ]
 
 
-def _cut(pairs: Sequence[Pair], what: str, config: PreferenceSettings, limit: int | None) -> list[str]:
+def _cut(pairs: Sequence[alg.Pair], what: str, config: PreferenceSettings, limit: int | None) -> list[str]:
     num_cut = sum(any(each.num_cut_tokens for each in pair.examples) for pair in pairs)
-    return cut_notes(num_cut, len(pairs), what, config, limit)
+    return alg.cut_notes(num_cut, len(pairs), what, config, limit)
 
 
 async def _render(
-    context: RunContext, config: PreferenceSettings, rows: Sequence[PreferenceRow], renderer: Renderer, length: int
-) -> list[Pair]:
+    context: alg.RunContext, config: PreferenceSettings, rows: Sequence[PreferenceRow], renderer: Renderer, length: int
+) -> list[alg.Pair]:
     """Tokenize in a thread, which nobody can cancel: it sees for itself that the run has been stopped meanwhile."""
     is_over = threading.Event()
 
@@ -161,26 +148,28 @@ async def _render(
 
     bad = BadRows(config.on_bad_row)
     try:
-        return await asyncio.to_thread(partial(render_pairs, heeding_the_end(), renderer, max_length=length, bad=bad))
+        return await asyncio.to_thread(
+            partial(alg.render_pairs, heeding_the_end(), renderer, max_length=length, bad=bad)
+        )
     finally:
         is_over.set()
         context.notes += bad.notes
 
 
-@stage(doing="loading the model", needs=("service",), uses=("completer",))
+@alg.stage(doing="loading the model", needs=("service",), uses=("completer",))
 async def init_session(
-    context: RunContext,
+    context: alg.RunContext,
     config: PreferenceSettings,
     pairs: TokenizedPairs,
-    steps: Steps,
-    evaluators: Sequence[NamedEvaluator],
-) -> tuple[OpenedRun, Objective[PairPayload], Reference, list[ScheduledEvaluation]]:
+    steps: alg.Steps,
+    evaluators: Sequence[alg.NamedEvaluator],
+) -> tuple[alg.OpenedRun, alg.Objective[alg.PairPayload], alg.Reference, list[alg.ScheduledEvaluation]]:
     """Open the run directory and then the session: fresh, from weights, or where a checkpoint of the folder left off;
     and the reference. A loss that the service has is computed there.
     """
-    opened = await open_run(context, config, steps, evaluators)
+    opened = await alg.open_run(context, config, steps, evaluators)
     _refuse_longer(config, pairs, opened)
-    objective, reference = await open_pairs(context, config, opened, with_logprobs=config.num_shown_examples > 0)
+    objective, reference = await alg.open_pairs(context, config, opened, with_logprobs=config.num_shown_examples > 0)
     judge = await _open_judge(context, config, opened) if pairs.answers is not None else None
     held_out = PairEvaluation(
         pairs=pairs.held_out,
@@ -191,68 +180,68 @@ async def init_session(
         telemetry=context.telemetry,
         keep=opened.folder.write_answers,
     )
-    evaluations = scheduled(context, config, opened, evaluators, held_out if pairs.held_out else None)
+    evaluations = alg.scheduled(context, config, opened, evaluators, held_out if pairs.held_out else None)
     return opened, objective, reference, evaluations
 
 
-async def _open_judge(context: RunContext, config: PreferenceSettings, opened: OpenedRun) -> AnswerJudge | None:
+async def _open_judge(context: alg.RunContext, config: PreferenceSettings, opened: alg.OpenedRun) -> AnswerJudge | None:
     """Judge of held-out answers, where one is named."""
     if config.preference_model is None:
         return None
     service, folder = opened.session.service, opened.folder
-    models = SecondModels(lambda name: open_sampler(service, name, context.registry), context.adapters.completer)
+    models = SecondModels(lambda name: alg.open_sampler(service, name, context.registry), context.adapters.completer)
     return AnswerJudge(
         await open_preference_model(config, models),
         read_initial=partial(folder.read_answers, 0),
-        keep=partial(keep_noted, folder.evaluations, "answers", "Held-out answers"),
+        keep=partial(alg.keep_noted, folder.evaluations, "answers", "Held-out answers"),
     )
 
 
-def _refuse_longer(config: PreferenceSettings, pairs: TokenizedPairs, opened: OpenedRun) -> None:
+def _refuse_longer(config: PreferenceSettings, pairs: TokenizedPairs, opened: alg.OpenedRun) -> None:
     limit, dataset = opened.session.context_tokens, pairs.dataset
     longest = max(pair.longest_tokens for pair in [*dataset.pairs, *pairs.held_out])
     if isinstance(dataset, StreamedPairs) and limit is not None and longest <= limit:
         dataset.cut_to(limit)  # what is longer than all of the sample
     if pairs.answers is not None:
         longest = max(longest, pairs.answers.longest_tokens)
-    refuse_longer(config, opened, longest, "prompt with an answer", ", and eval_max_tokens or num_eval lower")
+    alg.refuse_longer(config, opened, longest, "prompt with an answer", ", and eval_max_tokens or num_eval lower")
 
 
-@stage(parts=("compute_reference_logprobs",))
+@alg.stage(parts=("compute_reference_logprobs",))
 def get_preference_batch(
-    context: RunContext, pairs: TokenizedPairs, reference: Reference, steps: Steps, opened: OpenedRun
-) -> BatchSource[Sequence[Pair] | StreamedPairBatch, PairPayload]:
+    context: alg.RunContext, pairs: TokenizedPairs, reference: alg.Reference, steps: alg.Steps, opened: alg.OpenedRun
+) -> alg.BatchSource[Sequence[alg.Pair] | StreamedPairBatch, alg.PairPayload]:
     """Batches of pairs with the reference's logprobs, one prepared ahead."""
-    with_reference = PairAssembler(reference, context.telemetry)
+    with_reference = alg.PairAssembler(reference, context.telemetry)
 
-    async def assemble(batch: Sequence[Pair] | StreamedPairBatch) -> Assembled[PairPayload]:
+    async def assemble(batch: Sequence[alg.Pair] | StreamedPairBatch) -> alg.Assembled[alg.PairPayload]:
         if not isinstance(batch, StreamedPairBatch):
             return await with_reference(batch)
         assembled = await with_reference(batch.pairs)
-        return replace(assembled, metrics=batch_metrics(batch.statistics, batch.num_skipped))
+        return replace(assembled, metrics=alg.batch_metrics(batch.statistics, batch.num_skipped))
 
-    return batch_source(pairs.dataset, assemble, steps, opened)
+    return alg.batch_source(pairs.dataset, assemble, steps, opened)
 
 
-def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]:
+def preference_workflow(config: PreferenceSettings) -> alg.Workflow[PreferenceState]:
     """The stages of a run over preferences."""
-    return training_workflow(
+    return alg.training_workflow(
         name="preference",
         state_class=PreferenceState,
         inputs={"config": config},
         setup=(
-            check_preference_model,
+            alg.check_preference_model,
             load_dataset,
-            init_tokenizer,
+            alg.init_tokenizer,
             build_preference_dataset,
-            init_evaluators,
+            alg.init_evaluators,
             init_session,
         ),
-        loop=training_loop(
+        loop=alg.training_loop(
             get_work=get_preference_batch,
-            forward_backward=objective_slot("dpo_forward_backward"),
-            log=log_slot("log_dpo_metrics", event=events.DPO_STEP),
+            forward_backward=alg.objective_slot("dpo_forward_backward"),
+            log=alg.log_slot("log_dpo_metrics", event=events.DPO_STEP),
         ),
         descent=Descent.DPO_TRAINED_FROM,
-        data_files=sources_of(config, "preferences"),
+        data_files=alg.sources_of(config, "preferences"),
     )

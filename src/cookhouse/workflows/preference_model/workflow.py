@@ -9,27 +9,7 @@ from typing import Any
 
 import tinker
 
-from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
-from cookhouse.algorithms.base.counts import Counts, expected_training
-from cookhouse.algorithms.base.evaluation import NamedEvaluator, init_evaluators, keep_noted, record_metrics
-from cookhouse.algorithms.base.facts import Row, context_fact, held_out_figures, settings_notes, trained_figure
-from cookhouse.algorithms.base.loop import batch_source, log_slot, objective_slot, training_loop
-from cookhouse.algorithms.base.rows import (
-    SplitRows,
-    check_preferences,
-    cut_notes,
-    kept_tokens,
-    recorded_sources,
-    sources_of,
-    split_rows,
-)
-from cookhouse.algorithms.base.run import open_run, planned_steps, refuse_longer, scheduled
-from cookhouse.algorithms.base.state import OpenedRun, Steps, TrainingState
-from cookhouse.algorithms.base.tokenizer import init_tokenizer, previews_of, tell_previews
-from cookhouse.algorithms.base.workflow import training_workflow
-from cookhouse.algorithms.stages.stage import stage
-from cookhouse.algorithms.stages.state import RunContext
-from cookhouse.algorithms.stages.workflow import Workflow
+from cookhouse import algorithms as alg
 from cookhouse.chat import LABELS, ComparisonRenderer, Renderer
 from cookhouse.data import (
     BadRows,
@@ -37,12 +17,12 @@ from cookhouse.data import (
     DataSource,
     Example,
     SupervisedDataset,
+    mark_remarks,
+    null_remarks,
     read_comparisons,
     render_comparisons,
     usable_comparisons,
 )
-from cookhouse.data.rows.marks import mark_remarks
-from cookhouse.data.rows.remarks import null_remarks
 from cookhouse.envs import evenly_spaced
 from cookhouse.evals import comparison_metrics, judge_comparisons, note_comparisons
 from cookhouse.grading import GenerativePreferenceModel
@@ -50,15 +30,7 @@ from cookhouse.models.catalog import context_tokens
 from cookhouse.runs import Figure, Preview
 from cookhouse.settings import PreferenceModelSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry, Values, keys
-from cookhouse.training import (
-    CROSS_ENTROPY,
-    BatchSource,
-    Objective,
-    SamplingClient,
-    ScheduledEvaluation,
-    TrainingClient,
-    as_datums,
-)
+from cookhouse.training import CROSS_ENTROPY, SamplingClient, TrainingClient, as_datums
 
 _HELD_OUT = (
     (keys.TEST_PAIR_ACCURACY, "held-out comparisons judged rightly", True),
@@ -81,11 +53,11 @@ class TokenizedComparisons:
 
 
 @dataclass(kw_only=True)
-class PreferenceModelState(TrainingState):
+class PreferenceModelState(alg.TrainingState):
     """State that the stages of a run that trains a preference model share."""
 
     config: PreferenceModelSettings
-    data: SplitRows[ComparisonRow] = field(init=False)
+    data: alg.SplitRows[ComparisonRow] = field(init=False)
     comparisons: TokenizedComparisons = field(init=False)
 
     def data_facts(self) -> Mapping[str, str]:
@@ -97,19 +69,19 @@ class PreferenceModelState(TrainingState):
             "comparisons": f"{len(self.data.train):,} to train on ({counts}), {len(test):,} held out",
             "orders": "both of each comparison" if self.config.swap else "one of each comparison, drawn by the seed",
             "tokens": f"{found.num_tokens:,}, of which {found.num_trained_tokens:,} are labels",
-            "context": context_fact(self.comparisons.context_tokens),
+            "context": alg.context_fact(self.comparisons.context_tokens),
             "longest example": f"{found.longest_tokens:,} tokens",
         }
 
     def previews(self) -> Sequence[Preview]:
         """The first example."""
-        return previews_of(self.comparisons.dataset.examples[:1], self.config.model_name)
+        return alg.previews_of(self.comparisons.dataset.examples[:1], self.config.model_name)
 
-    def figures(self, first: Row, last: Row, after: Row) -> Sequence[Figure]:
+    def figures(self, first: alg.Row, last: alg.Row, after: alg.Row) -> Sequence[Figure]:
         """Held-out accuracy with its interval, loss and order disagreement, and the training loss."""
         return [
-            *held_out_figures(_HELD_OUT, first, after),
-            trained_figure(keys.TRAIN_LOSS, "training loss", first, last),
+            *alg.held_out_figures(_HELD_OUT, first, after),
+            alg.trained_figure(keys.TRAIN_LOSS, "training loss", first, last),
         ]
 
 
@@ -131,58 +103,58 @@ class ComparisonEvaluation:
         with recording.active():
             note_comparisons(judged)
         self.keep(step, recording.drain())
-        return record_metrics(self.telemetry, step, comparison_metrics(judged))
+        return alg.record_metrics(self.telemetry, step, comparison_metrics(judged))
 
 
-@stage(doing="reading the data", uses=("datasets",))
-async def load_dataset(context: RunContext, config: PreferenceModelSettings) -> SplitRows[ComparisonRow]:
+@alg.stage(doing="reading the data", uses=("datasets",))
+async def load_dataset(context: alg.RunContext, config: PreferenceModelSettings) -> alg.SplitRows[ComparisonRow]:
     """Read the comparisons to train on and, evenly spaced through the held-out ones, those to evaluate on."""
-    data = await asyncio.to_thread(_read, config, recorded_sources(config, "preferences", context.folder.data))
+    data = await asyncio.to_thread(_read, config, alg.recorded_sources(config, "preferences", context.folder.data))
     context.notes += data.notes
     return data
 
 
-def _read(config: PreferenceModelSettings, sources: Mapping[str, DataSource]) -> SplitRows[ComparisonRow]:
+def _read(config: PreferenceModelSettings, sources: Mapping[str, DataSource]) -> alg.SplitRows[ComparisonRow]:
     bad = BadRows(config.on_bad_row)
     rows: dict[str, list[ComparisonRow]] = {}
     num_ties = 0
     nulls: list[str] = []
     for name, source in sources.items():
-        check_preferences(source)
+        alg.check_preferences(source)
         read = read_comparisons(source, bad=bad)
         nulls += null_remarks(read, what="comparisons")
         rows[name], left_out = usable_comparisons(read, config.ties, bad)
         num_ties += left_out
-    split = split_rows(config, rows, seed=config.seed)
+    split = alg.split_rows(config, rows, seed=config.seed)
     ties = [f"{num_ties:,} ties are left out"] if num_ties else []
     test = evenly_spaced(split.test, config.num_eval)
     return replace(split, test=test, notes=[*bad.notes, *nulls, *ties, *split.notes])
 
 
-@stage(doing="tokenizing the data")
+@alg.stage(doing="tokenizing the data")
 async def build_comparison_dataset(
-    context: RunContext, config: PreferenceModelSettings, data: SplitRows[ComparisonRow], renderer: Renderer
-) -> tuple[TokenizedComparisons, Steps, Objective[Any], PreferenceModelSettings]:
+    context: alg.RunContext, config: PreferenceModelSettings, data: alg.SplitRows[ComparisonRow], renderer: Renderer
+) -> tuple[TokenizedComparisons, alg.Steps, alg.Objective[Any], PreferenceModelSettings]:
     """Tokenize, and know from it how many steps there will be."""
     notes, comparisons = context.notes, ComparisonRenderer(renderer)
-    notes += await asyncio.to_thread(settings_notes, config)
+    notes += await asyncio.to_thread(alg.settings_notes, config)
     limit = await asyncio.to_thread(context_tokens, config.model_name)
-    length = kept_tokens(config, limit)
+    length = alg.kept_tokens(config, limit)
     bad = BadRows(config.on_bad_row)
     render = partial(render_comparisons, max_length=length, seed=config.seed, bad=bad)
     examples = await asyncio.to_thread(render, data.train, comparisons, in_both_orders=config.swap)
     notes += bad.notes
-    notes += cut_notes(sum(each.num_cut_tokens > 0 for each in examples), len(examples), "examples", config, limit)
+    notes += alg.cut_notes(sum(each.num_cut_tokens > 0 for each in examples), len(examples), "examples", config, limit)
     notes += mark_remarks(data.train, renderer.encoder, what="comparisons")
     dataset = SupervisedDataset(examples, batch_size=config.batch_size, seed=config.seed)
     num_examples = len(dataset.examples)
-    config = fit_batch(context, config, batches_of(num_examples), f"{num_examples:,} examples")
+    config = alg.fit_batch(context, config, alg.batches_of(num_examples), f"{num_examples:,} examples")
     dataset.batch_size = config.batch_size
     notes += dataset.notes
     test = await asyncio.to_thread(_whole, config, data.test, comparisons, length, notes)
-    counts = Counts(statistics=dataset.statistics, num_rows=num_examples)
-    steps = planned_steps(context, config, len(dataset), partial(expected_training, [(dataset, counts)]))
-    tell_previews(context, dataset.examples[:1], config.model_name)
+    counts = alg.Counts(statistics=dataset.statistics, num_rows=num_examples)
+    steps = alg.planned_steps(context, config, len(dataset), partial(alg.expected_training, [(dataset, counts)]))
+    alg.tell_previews(context, dataset.examples[:1], config.model_name)
     tokenized = TokenizedComparisons(renderer=comparisons, dataset=dataset, test=test, context_tokens=limit)
     return tokenized, steps, CROSS_ENTROPY, config
 
@@ -209,45 +181,45 @@ def _whole(
     return [row for row in rows if row.source in whole]
 
 
-@stage(doing="loading the model", needs=("service",))
+@alg.stage(doing="loading the model", needs=("service",))
 async def init_session(
-    context: RunContext,
+    context: alg.RunContext,
     config: PreferenceModelSettings,
     comparisons: TokenizedComparisons,
-    steps: Steps,
-    evaluators: Sequence[NamedEvaluator],
-) -> tuple[OpenedRun, list[ScheduledEvaluation]]:
+    steps: alg.Steps,
+    evaluators: Sequence[alg.NamedEvaluator],
+) -> tuple[alg.OpenedRun, list[alg.ScheduledEvaluation]]:
     """Open the run directory and then the session: fresh, from weights, or where a checkpoint left off."""
-    opened = await open_run(context, config, steps, evaluators)
-    refuse_longer(config, opened, comparisons.dataset.statistics.longest_tokens, "example")
+    opened = await alg.open_run(context, config, steps, evaluators)
+    alg.refuse_longer(config, opened, comparisons.dataset.statistics.longest_tokens, "example")
     held_out = ComparisonEvaluation(
         rows=comparisons.test,
         renderer=comparisons.renderer,
         telemetry=context.telemetry,
-        keep=partial(keep_noted, opened.folder.evaluations, "comparisons", "Held-out comparisons"),
+        keep=partial(alg.keep_noted, opened.folder.evaluations, "comparisons", "Held-out comparisons"),
     )
-    return opened, scheduled(context, config, opened, evaluators, held_out if comparisons.test else None)
+    return opened, alg.scheduled(context, config, opened, evaluators, held_out if comparisons.test else None)
 
 
-@stage()
+@alg.stage()
 def get_comparison_batch(
-    comparisons: TokenizedComparisons, steps: Steps, opened: OpenedRun
-) -> BatchSource[Sequence[tinker.Datum], None]:
+    comparisons: TokenizedComparisons, steps: alg.Steps, opened: alg.OpenedRun
+) -> alg.BatchSource[Sequence[tinker.Datum], None]:
     """The batches, one prepared ahead."""
-    return batch_source(comparisons.dataset, as_datums, steps, opened)
+    return alg.batch_source(comparisons.dataset, as_datums, steps, opened)
 
 
-def preference_model_workflow(config: PreferenceModelSettings) -> Workflow[PreferenceModelState]:
+def preference_model_workflow(config: PreferenceModelSettings) -> alg.Workflow[PreferenceModelState]:
     """The stages of a run that trains a preference model."""
-    return training_workflow(
+    return alg.training_workflow(
         name="preference_model",
         state_class=PreferenceModelState,
         inputs={"config": config},
-        setup=(load_dataset, init_tokenizer, build_comparison_dataset, init_evaluators, init_session),
-        loop=training_loop(
+        setup=(load_dataset, alg.init_tokenizer, build_comparison_dataset, alg.init_evaluators, init_session),
+        loop=alg.training_loop(
             get_work=get_comparison_batch,
-            forward_backward=objective_slot("forward_backward"),
-            log=log_slot("log_step_metrics"),
+            forward_backward=alg.objective_slot("forward_backward"),
+            log=alg.log_slot("log_step_metrics"),
         ),
-        data_files=sources_of(config, "preferences"),
+        data_files=alg.sources_of(config, "preferences"),
     )

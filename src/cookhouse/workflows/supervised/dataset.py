@@ -6,15 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
-from cookhouse.algorithms.base.counts import Counts, added, estimated, expected_training
-from cookhouse.algorithms.base.facts import settings_notes
-from cookhouse.algorithms.base.rows import cut_notes, kept_tokens, recorded_sources
-from cookhouse.algorithms.base.run import planned_steps
-from cookhouse.algorithms.base.state import Steps
-from cookhouse.algorithms.base.tokenizer import tell_previews
-from cookhouse.algorithms.stages.stage import stage
-from cookhouse.algorithms.stages.state import RunContext
+from cookhouse import algorithms as alg
 from cookhouse.chat import Renderer
 from cookhouse.data import (
     BadRows,
@@ -23,45 +15,48 @@ from cookhouse.data import (
     MixedDataset,
     StreamedDataset,
     SupervisedDataset,
+    conversation_of,
+    conversation_remarks,
+    example_renderer,
     example_statistics,
+    mark_remarks,
     parse_each,
     parse_train_on_what,
+    render_examples,
     shares,
 )
-from cookhouse.data.batches.examples import example_renderer, render_examples
-from cookhouse.data.rows.conversations import conversation_of
-from cookhouse.data.rows.marks import mark_remarks
-from cookhouse.data.rows.remarks import conversation_remarks
 from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import SupervisedSettings
-from cookhouse.training import Objective, supervised_objective
+from cookhouse.training import supervised_objective
 from cookhouse.workflows.supervised.rows import RunData, StreamedConversations, TrainingRows, read_data
 from cookhouse.workflows.supervised.state import Dataset, Part, Tokenized
 
 _NUM_PREVIEWS = 2
 
 
-@stage(doing="reading the data", uses=("datasets",))
-async def load_dataset(context: RunContext, config: SupervisedSettings) -> tuple[RunData, Objective[None]]:
+@alg.stage(doing="reading the data", uses=("datasets",))
+async def load_dataset(context: alg.RunContext, config: SupervisedSettings) -> tuple[RunData, alg.Objective[None]]:
     """Read the conversations to train on, or open them to be streamed; and, evenly spaced through the held-out ones,
     those to evaluate on.
     """
     objective = supervised_objective(config.loss_fn)
-    data = await asyncio.to_thread(read_data, config, recorded_sources(config, "conversations", context.folder.data))
+    data = await asyncio.to_thread(
+        read_data, config, alg.recorded_sources(config, "conversations", context.folder.data)
+    )
     context.notes += data.notes
     return data, objective
 
 
-@stage(doing="tokenizing the data")
+@alg.stage(doing="tokenizing the data")
 async def build_supervised_dataset(
-    context: RunContext, config: SupervisedSettings, data: RunData, renderer: Renderer
-) -> tuple[Tokenized, Steps, SupervisedSettings]:
+    context: alg.RunContext, config: SupervisedSettings, data: RunData, renderer: Renderer
+) -> tuple[Tokenized, alg.Steps, SupervisedSettings]:
     """Tokenize, and know from it how many steps there will be."""
     notes = context.notes
-    notes += await asyncio.to_thread(settings_notes, config)
+    notes += await asyncio.to_thread(alg.settings_notes, config)
     limit = await asyncio.to_thread(context_tokens, config.model_name)
     names = [part.name for part in data.train]
     sizes = [config.batch_size] if len(names) == 1 else shares(config.batch_size, data.weights, names)
@@ -74,17 +69,17 @@ async def build_supervised_dataset(
     notes += [note for part in parts if isinstance(part, SupervisedDataset) for note in part.notes]
     notes += _mixture(dataset, names)
     nll, exact_match = await tokenizing.evaluators(data)
-    expected = partial(expected_training, list(zip(parts, part_counts, strict=True)))
-    steps = planned_steps(context, config, len(dataset), expected)
+    expected = partial(alg.expected_training, list(zip(parts, part_counts, strict=True)))
+    steps = alg.planned_steps(context, config, len(dataset), expected)
     tokenized = Tokenized(
         dataset=dataset,
-        counts=added(part_counts),
+        counts=alg.added(part_counts),
         shown=[example for _, _, examples in built for example in examples[:_NUM_PREVIEWS]][:_NUM_PREVIEWS],
         nll=nll,
         exact_match=exact_match,
         context_tokens=limit,
     )
-    tell_previews(context, tokenized.shown, config.model_name)
+    alg.tell_previews(context, tokenized.shown, config.model_name)
     return tokenized, steps, config
 
 
@@ -99,7 +94,7 @@ class _Tokenizing:
 
     async def batches(
         self, data: RunData, part: TrainingRows, batch_size: int
-    ) -> tuple[Part, Counts, Sequence[Example]]:
+    ) -> tuple[Part, alg.Counts, Sequence[Example]]:
         """The batches of one set, with figures of its examples and the first of them."""
         config = self.config
         mode = parse_train_on_what(config.train_on_what)
@@ -109,10 +104,10 @@ class _Tokenizing:
             self.notes.extend(await asyncio.to_thread(mark_remarks, part.conversations, self.renderer.encoder))
             self.notes.extend(self.cut(examples, "examples"))
             whole = SupervisedDataset(examples, batch_size=batch_size, reduction=config.reduction, seed=config.seed)
-            return whole, Counts(statistics=whole.statistics, num_rows=len(part.conversations)), whole.examples
+            return whole, alg.Counts(statistics=whole.statistics, num_rows=len(part.conversations)), whole.examples
         streamed = StreamedDataset(
             part.rows,
-            example_renderer(self.renderer, mode, max_length=kept_tokens(config, self.context_tokens)),
+            example_renderer(self.renderer, mode, max_length=alg.kept_tokens(config, self.context_tokens)),
             name=part.name,
             batch_size=batch_size,
             reduction=config.reduction,
@@ -125,7 +120,7 @@ class _Tokenizing:
         what = f"conversations from all over {part.name}"
         self.notes.extend(conversation_remarks(seen, mode, what=what))
         self.notes.extend(mark_remarks(seen, self.renderer.encoder, what=what))
-        counts = estimated(example_statistics(sample), num_sampled=num_sampled, num_rows=streamed.num_rows)
+        counts = alg.estimated(example_statistics(sample), num_sampled=num_sampled, num_rows=streamed.num_rows)
         return streamed, counts, sample
 
     async def evaluators(self, data: RunData) -> tuple[NLLEvaluator | None, ExactMatchEvaluator | None]:
@@ -155,7 +150,7 @@ class _Tokenizing:
     def cut(self, examples: Sequence[Example], what: str) -> list[str]:
         """Note on those that are truncated."""
         num_cut = sum(example.num_cut_tokens > 0 for example in examples)
-        return cut_notes(num_cut, len(examples), what, self.config, self.context_tokens)
+        return alg.cut_notes(num_cut, len(examples), what, self.config, self.context_tokens)
 
     async def render(self, conversations: Sequence[Conversation]) -> list[Example]:
         """Tokenize in a thread, which nobody can cancel: it sees for itself that the run has been stopped meanwhile."""
@@ -167,7 +162,7 @@ class _Tokenizing:
 
         train_on_what = parse_train_on_what(self.config.train_on_what)
         bad = BadRows(self.config.on_bad_row)
-        length = kept_tokens(self.config, self.context_tokens)
+        length = alg.kept_tokens(self.config, self.context_tokens)
         render = partial(render_examples, max_length=length, progress=heed_the_end, bad=bad)
         try:
             return await asyncio.to_thread(render, conversations, self.renderer, train_on_what)
@@ -177,7 +172,7 @@ class _Tokenizing:
 
 
 def _fit_batch(
-    context: RunContext,
+    context: alg.RunContext,
     config: SupervisedSettings,
     parts: Sequence[Part],
     weights: Sequence[float],
@@ -194,9 +189,9 @@ def _fit_batch(
             sizes = sizes_of(batch_size)
         except InputError:  # one of each does not fit
             return 0
-        return max(batches_of(count)(size) for count, size in zip(counts, sizes, strict=True))
+        return max(alg.batches_of(count)(size) for count, size in zip(counts, sizes, strict=True))
 
-    fitted = fit_batch(context, config, steps_of, f"{sum(counts):,} examples")
+    fitted = alg.fit_batch(context, config, steps_of, f"{sum(counts):,} examples")
     for part, size in zip(parts, sizes_of(fitted.batch_size), strict=True):
         part.batch_size = size
     return fitted

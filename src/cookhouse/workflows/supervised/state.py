@@ -6,18 +6,13 @@ from typing import TypeAlias
 
 import tinker
 
-from cookhouse.algorithms.base.counts import Counts
-from cookhouse.algorithms.base.facts import Row, context_fact, held_out_figures
-from cookhouse.algorithms.base.state import TrainingState
-from cookhouse.algorithms.base.tokenizer import previews_of
-from cookhouse.data import Example, MixedDataset, StreamedDataset, SupervisedDataset
-from cookhouse.data.batches.stream import StreamedBatch
+from cookhouse import algorithms as alg
+from cookhouse.data import Example, MixedDataset, StreamedBatch, StreamedDataset, SupervisedDataset
 from cookhouse.errors import printable
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator
 from cookhouse.runs import Figure, Preview
 from cookhouse.settings import SupervisedSettings
 from cookhouse.telemetry import keys
-from cookhouse.training import Objective
 from cookhouse.workflows.supervised.rows import RunData
 
 Part: TypeAlias = SupervisedDataset | StreamedDataset
@@ -34,7 +29,7 @@ class Tokenized:
     """Conversations as tokens: batches to train on, and what measures the weights on those held out."""
 
     dataset: Dataset
-    counts: Counts
+    counts: alg.Counts
     shown: Sequence[Example]
     """First examples, for people."""
     nll: NLLEvaluator | None
@@ -45,13 +40,13 @@ class Tokenized:
 
 
 @dataclass(kw_only=True)
-class SupervisedState(TrainingState):
+class SupervisedState(alg.TrainingState):
     """State that the stages of a supervised run share."""
 
     config: SupervisedSettings
     data: RunData = field(init=False)
     """What the run trains on and is measured by; a stage may return other conversations."""
-    objective: Objective[None] = field(init=False)
+    objective: alg.Objective[None] = field(init=False)
     tokenized: Tokenized = field(init=False)
 
     def data_facts(self) -> Mapping[str, str]:
@@ -68,16 +63,16 @@ class SupervisedState(TrainingState):
             "tokens": f"{about}{found.num_tokens:,}, of which {found.num_trained_tokens:,} ({found.trained_share:.1%}) "
             "are trained on",
             **estimate,
-            "context": context_fact(self.tokenized.context_tokens),
+            "context": alg.context_fact(self.tokenized.context_tokens),
             "longest example": f"{found.longest_tokens:,} tokens",
         }
 
     def previews(self) -> Sequence[Preview]:
-        return previews_of(self.tokenized.shown, self.config.model_name)
+        return alg.previews_of(self.tokenized.shown, self.config.model_name)
 
-    def figures(self, first: Row, last: Row, after: Row) -> Sequence[Figure]:
+    def figures(self, first: alg.Row, last: alg.Row, after: alg.Row) -> Sequence[Figure]:
         return [
-            *held_out_figures(
+            *alg.held_out_figures(
                 [
                     (keys.TEST_NLL, "held-out loss (nats per token)", False),
                     (keys.TEST_EXACT_MATCH, "held-out exact match", True),
