@@ -14,7 +14,7 @@ import chz
 
 from cookhouse import Recipe
 from cookhouse import algorithms as alg
-from cookhouse.recipes import NamedEnvironmentSettings, named_environments, problem_files
+from cookhouse.recipes import NamedEnvironmentSettings, named_environments
 from cookhouse.rl import EnvGroupBuilder, TrajectoryGroup, group_metrics
 from cookhouse.settings import ReferenceSettings, RolloutTrainingSettings
 
@@ -52,9 +52,9 @@ def make_pairs(rollouts: alg.OpenedRollouts, pairs: alg.PairAssembler, steps: al
 
 
 def workflow(config: Config) -> alg.Workflow[State]:
-    environments, files = partial(named_environments, config), problem_files(config)
-    parts = {"get_work": make_pairs, "setup": (alg.init_pairs,), "data_files": files}
-    return alg.rollout_workflow("online_dpo", State, config, environments, **parts)
+    return alg.rollout_workflow(
+        "online_dpo", State, config, partial(named_environments, config), get_work=make_pairs, setup=(alg.init_pairs,)
+    )
 
 
 RECIPE = Recipe(name="online_dpo", description="DPO on pairs of own answers.", config_class=Config, workflow=workflow)

@@ -107,8 +107,8 @@ class Stage:
             how_many = f"has several: {', '.join(found)}" if found else "has no field of that type"
             known = ", ".join(f"{name}: {_in_words(hint)}" for name, hint in declared.items())
             raise InputError(
-                f"stage {self.name} returns {_in_words(result)}, and {state_class.__name__} {how_many}; return what one "
-                f"field holds. There is {known}"
+                f"stage {self.name} returns {_in_words(result)}, and {state_class.__name__} {how_many}; return what "
+                f"one field holds. There is {known}"
             )
         return found[0]
 
