@@ -53,9 +53,9 @@ async def _takes_another_config(config: RunContext) -> None: ...
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (_takes_dict, r"takes data as dict\[str, int\], and SupervisedState has RunData"),
-        (_takes_part_of_a_union, r"takes registered_model as str, and SupervisedState has .*ModelVersion \| None"),
-        (_takes_another_config, "takes config as RunContext, and SupervisedState has SupervisedSettings"),
+        (_takes_dict, r"takes data as dict\[str, int\], and the state has RunData"),
+        (_takes_part_of_a_union, r"takes registered_model as str, and the state has ModelVersion \| None"),
+        (_takes_another_config, "takes config as RunContext, and the state has SupervisedSettings"),
     ],
 )
 def test_a_parameter_of_another_type_than_its_field_is_refused(function: Callable[..., Any], said: str) -> None:

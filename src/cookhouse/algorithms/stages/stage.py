@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -75,11 +76,11 @@ class Stage:
         parts = typing.get_args(found) if is_tuple else (found,)
         return tuple(self._field_of(part, declared, state_class) for part in parts)
 
-    def misfits(self, state_class: type[Any]) -> dict[str, str]:
+    def misfits(self, declared: Mapping[str, Any]) -> dict[str, str]:
         """Parameters of another type than the field of their name, each with both types in words."""
-        declared, hints = field_types(state_class), _hints(self.function)
+        hints = _hints(self.function)
         return {
-            name: f"{_in_words(hints[name])}, and {state_class.__name__} has {_in_words(declared[name])}"
+            name: f"{_in_words(hints[name])}, and the state has {_in_words(declared[name])}"
             for name in self.reads
             if name in hints and name in declared and not _is_assignable(declared[name], hints[name])
         }
@@ -172,10 +173,15 @@ def _is_assignable(given: Any, wanted: Any) -> bool:
 
 
 def _is_related(declared: Any, result: Any) -> bool:
-    """True if one of two plain classes is a class of the other: a stage of several workflows names the common one."""
-    return (isinstance(declared, type) and isinstance(result, type) and not typing.get_args(declared)) and (
-        issubclass(declared, result) or issubclass(result, declared)
-    )
+    """True if one of two classes is below the other, or leaves a parameter open: a stage of several workflows names what
+    is common to them.
+    """
+    if typing.get_origin(declared) is not None or typing.get_origin(result) is not None:
+        is_open = Any in (*typing.get_args(declared), *typing.get_args(result))
+        return is_open and _class(declared) is _class(result)
+    if not _are_classes(declared, result):
+        return False
+    return issubclass(declared, result) or issubclass(result, declared)
 
 
 def _is_union(hint: Any) -> bool:
@@ -187,8 +193,12 @@ def _class(hint: Any) -> Any:
 
 
 def _are_classes(*hints: Any) -> bool:
-    return all(isinstance(_class(hint), type) and not getattr(_class(hint), "_is_protocol", False) for hint in hints)
+    return all(
+        isinstance(_class(hint), type) and hint is not Any and not getattr(_class(hint), "_is_protocol", False)
+        for hint in hints
+    )
 
 
 def _in_words(hint: Any) -> str:
-    return getattr(hint, "__name__", str(hint)) if not typing.get_args(hint) else str(hint).replace("typing.", "")
+    text = str(hint) if typing.get_args(hint) else getattr(hint, "__name__", str(hint))
+    return re.sub(r"[\w.]+\.(\w+)", r"\1", text)  # without the modules

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from cookhouse.adapters import check_ports
 from cookhouse.algorithms.stages.body import Body, spliced
-from cookhouse.algorithms.stages.stage import Stage
+from cookhouse.algorithms.stages.stage import Stage, field_types
 from cookhouse.algorithms.stages.state import RunContext, RunState
 from cookhouse.callables.arguments import checked
 from cookhouse.data import DataSource
@@ -67,7 +67,8 @@ class Workflow(Generic[S]):
     def _check_stage(self, each: Stage, there: Collection[str], ports: Collection[str]) -> set[str]:
         """Check a stage, and return the fields that are there once it has run. Raises as `check`."""
         self._check_reads(each.name, each.reads, there)
-        for name, types in each.misfits(self.state_class).items():
+        given = {name: type(value) for name, value in self.inputs.items()}
+        for name, types in each.misfits({**field_types(self.state_class), **given}).items():
             raise InputError(f"workflow {self.name}: stage {each.name} takes {name} as {types}")
         writes = set(each.writes(self.state_class))
         check_ports((*each.needs, *each.uses), f"stage {each.name} of workflow {self.name} names it")
