@@ -173,8 +173,8 @@ def _is_assignable(given: Any, wanted: Any) -> bool:
 
 
 def _is_related(declared: Any, result: Any) -> bool:
-    """True if one of two classes is below the other, or leaves a parameter open: a stage of several workflows names what
-    is common to them.
+    """True if one of two classes is below the other, or leaves a parameter open: a stage of several workflows names
+    what is common to them.
     """
     if typing.get_origin(declared) is not None or typing.get_origin(result) is not None:
         is_open = Any in (*typing.get_args(declared), *typing.get_args(result))
