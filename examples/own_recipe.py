@@ -24,10 +24,10 @@ from cookhouse import (
     stage,
     supervised_workflow,
 )
+from cookhouse.algorithms import Cadence, EvaluatorRun, OpenedRun, RunContext, ScheduledEvaluation
 from cookhouse.chat import Renderer, text_of
 from cookhouse.evals import Metrics, SampleClient
-from cookhouse.training import Cadence, ScheduledEvaluation
-from cookhouse.workflows import EvaluatorRun, OpenedRun, RunContext, RunData, SupervisedState
+from cookhouse.workflows import RunData, SupervisedState
 
 ANSWER_TOKENS = declare_metric(Metric("answer_tokens", direction="less", label="tokens of an answer", chart=1))
 

@@ -28,6 +28,8 @@ class Config(NamedEnvironmentSettings, OnPolicyDistillationSettings):
     env: str = "arithmetic"
     teacher_model: str | None = "cookhouse/tiny-arithmetic"
     renderer_name: str = plain_renderer()
+    batch_size: int = 32
+    group_size: int = 4
     max_tokens: int = 8
     learning_rate: float = 2e-3
 
