@@ -33,10 +33,9 @@ def imports(module: Path, other: Path) -> bool:
         for alias in node.names
         if node.module == SOURCE.name and f"{SOURCE.name}.{alias.name}" in above
     }
-    attributes = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    ]
-    names |= {node.attr for node in attributes if node.value.id in faces}  # `alg.NAME`
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    # As in `alg.NAME`.
+    names |= {node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id in faces}
     return any(other.is_dir() or defines(other, name) for name in names)
 
 
