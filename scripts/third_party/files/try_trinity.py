@@ -29,8 +29,9 @@ _END_SECONDS = 60
 def main(config: str) -> int:
     """Exit code of Trinity-RFT, which asks for a cluster that runs already."""
     environment = {**os.environ, "RAY_ADDRESS": f"127.0.0.1:{_PORT}"}
+    patient = {**os.environ, "RAY_raylet_start_wait_time_s": str(_SECONDS)}
     with tempfile.TemporaryDirectory() as folder:
-        head = subprocess.Popen([*_HEAD, "--temp-dir", folder])
+        head = subprocess.Popen([*_HEAD, "--temp-dir", folder], env=patient)
         try:
             ends_at = time.monotonic() + _SECONDS
             while subprocess.run(["ray", "status"], capture_output=True, check=False, env=environment).returncode:
