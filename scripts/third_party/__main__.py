@@ -8,6 +8,7 @@ is asked. docs/reference/clients.md has what ran, and why others do not.
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -24,7 +25,9 @@ from cookhouse.assets import TINY_MODEL, resolve_model
 
 ROOT = Path(__file__).parents[2]
 _ENVIRONMENTS = ROOT / "build" / "third_party"
-_SECONDS = 900
+_SECONDS = 1800
+_TIMED_OUT = 124
+"""The exit code of `timeout`."""
 _QUIET = {
     "HF_HUB_OFFLINE": "1",
     "WANDB_MODE": "disabled",
@@ -94,17 +97,18 @@ def _run(command: Sequence[str], folder: Path, work: Path, serving: Sequence[str
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, **_QUIET, "PATH": path, "PYTHONPATH": str(work)}
     environment.pop("VIRTUAL_ENV", None)
+    running = subprocess.Popen(
+        [*cookhouse, *serving, "-m", model, "--", str(folder / "bin" / words[0]), *words[1:]],
+        cwd=work,
+        env=environment,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            [*cookhouse, *serving, "-m", model, "--", str(folder / "bin" / words[0]), *words[1:]],
-            check=False,
-            cwd=work,
-            env=environment,
-            timeout=_SECONDS,
-        )
+        return running.wait(_SECONDS)
     except subprocess.TimeoutExpired:
-        return 124
-    return done.returncode
+        os.killpg(running.pid, signal.SIGTERM)  # what the command has started, too
+        running.wait()
+        return _TIMED_OUT
 
 
 if __name__ == "__main__":
