@@ -115,7 +115,7 @@ def _label(name: str) -> str:
 def _title(names: Sequence[str], own: Mapping[str, Metric]) -> str:
     labels = [find_metric(name, own).label for name in names]
     label = next(filter(None, reversed(labels)), "")
-    return label.removeprefix("held-out ").removesuffix(" in training").removeprefix("training ") or names[0]
+    return label.removeprefix("held-out ").removesuffix(" in training").removeprefix("training ")
 
 
 def _in_numbers(curve: Curve) -> tuple[str, str]:

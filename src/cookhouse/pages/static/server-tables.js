@@ -66,10 +66,11 @@ function showTenants({ tenants, totals, viewer }) {
 function showSessions({ sessions }) {
   table(
     at("session-rows"),
-    [["Session", "id"], ["Name"], ["Tenant", "more"], ["Last heard of", "number"], ["Models", "number more"], ["Samplers", "number more"]],
+    [["Session", "id"], ["Name"], ["Tenant", "more"], ["SDK", "more"], ["Last heard of", "number"],
+      ["Models", "number more"], ["Samplers", "number more"]],
     sessions.listed.map((row) => [
-      row.session_id, row.name ?? "", row.tenant, `${seconds(row.silent_seconds)} ago`, count(row.num_models),
-      count(row.num_samplers),
+      row.session_id, row.name ?? "", row.tenant, row.sdk_version ?? "", `${seconds(row.silent_seconds)} ago`,
+      count(row.num_models), count(row.num_samplers),
     ]),
     { empty: "Nobody has a session.", note: others(sessions.num_left_out) },
   );
