@@ -114,7 +114,7 @@ def _label(name: str) -> str:
 
 def _title(names: Sequence[str], own: Mapping[str, Metric]) -> str:
     labels = [find_metric(name, own).label for name in names]
-    label = next(filter(None, reversed(labels)), "")
+    label = next((label for label in reversed(labels) if label not in names), "")
     return label.removeprefix("held-out ").removesuffix(" in training").removeprefix("training ")
 
 
