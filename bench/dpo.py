@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, peak_bytes, save_record, serving
 
-from cookhouse.workflows.preference.dataset import Pair, PairDataset
+from cookhouse.algorithms import Pair, PairDataset
 
 LORA_ALPHA = 32
 ADAPTED = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -89,11 +89,11 @@ class Clock:
 
 def make_case(options: argparse.Namespace, folder: Path) -> Case:
     """Render the bundled pairs with the embedded model's plain chat format."""
+    from cookhouse.algorithms import render_pairs
     from cookhouse.assets import data_file
     from cookhouse.chat import get_renderer
     from cookhouse.data import read_pairs
     from cookhouse.models.tokenizers import get_tokenizer
-    from cookhouse.workflows.preference.dataset import render_pairs
 
     model = model_folder(options.model, folder, options.device)
     renderer = get_renderer("human_ai", get_tokenizer(model))
@@ -151,6 +151,8 @@ def _measured(case: Case, precision: str, *, is_fused: bool) -> Measurement:
 async def _train_over_the_wire(
     case: Case, url: str, key: str, *, is_fused: bool
 ) -> tuple[Clock, list[float], list[float]]:
+    from cookhouse.algorithms import PairAssembler, pair_objective
+    from cookhouse.algorithms.pairs.reference import ServiceReference, sums_by_forward
     from cookhouse.settings import OptimizerSettings, PairLossSettings
     from cookhouse.telemetry import Telemetry, keys
     from cookhouse.training import (
@@ -166,9 +168,6 @@ async def _train_over_the_wire(
     )
     from cookhouse.weights.checkpoints import CheckpointFile
     from cookhouse.weights.peft_folders import peft_path
-    from cookhouse.workflows.preference.assembler import PairAssembler
-    from cookhouse.workflows.preference.objective import pair_objective
-    from cookhouse.workflows.preference.reference import ServiceReference, sums_by_forward
 
     service = await asyncio.to_thread(TinkerServiceClient, base_url=url, api_key=key)
     offer = await service.pair_losses() if is_fused else None

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from bench.harness import save_record
 
+from cookhouse.algorithms.base.process_tree import own_cpu_seconds
 from cookhouse.engine.simulated import Costs
-from cookhouse.workflows.base.process_tree import own_cpu_seconds
 
 KEY = "tml-bench"
 COSTS = Costs(pass_token_seconds=0.0, decode_token_seconds=0.0, prompt_token_seconds=0.0, save_seconds=0.0)

@@ -27,10 +27,10 @@ import httpx
 from bench.run_folders import HOSTILE, make_place, make_run, write_hostile, write_rollouts
 from playwright.sync_api import sync_playwright
 
+from cookhouse.algorithms.base.process_tree import own_cpu_seconds
 from cookhouse.view.access import Access
 from cookhouse.view.place import Place
 from cookhouse.view.serving import serve
-from cookhouse.workflows.base.process_tree import own_cpu_seconds
 
 TOKEN: Final = "bench"
 _HEADERS: Final = {"Authorization": f"Bearer {TOKEN}"}

@@ -1,100 +1,59 @@
-"""An algorithm of one's own: online DPO (https://arxiv.org/abs/2402.04792).
+"""Online DPO (https://arxiv.org/abs/2402.04792): pairs of the model's own answers, trained on as preferences.
 
     cookhouse run examples/online_dpo.py:RECIPE max_steps=20
 
-Each step the model answers every problem several times. The answer with the most reward and the one with the least make
-a pair, and the pairs are trained on by DPO, or another loss over pairs, against a reference.
+Each step the present weights answer problems; of each problem the best and the worst answer make a pair.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import chz
 
-from cookhouse import Recipe, Workflow, stage
-from cookhouse.recipes.reinforcement import NamedEnvironmentSettings, named_environments, plain_renderer, problem_files
-from cookhouse.registry import Descent
+from cookhouse import Recipe
+from cookhouse import algorithms as alg
+from cookhouse.recipes import NamedEnvironmentSettings, named_environments, plain_renderer
 from cookhouse.rl import EnvGroupBuilder, TrajectoryGroup, group_metrics
-from cookhouse.settings import RolloutTrainingSettings
-from cookhouse.settings.preference import ReferenceSettings
-from cookhouse.training import Assembled
-from cookhouse.workflows import RolloutState, SlotStage, init_evaluators, init_tokenizer, training_workflow
-from cookhouse.workflows.base.slots import batch_source, log_slot, objective_slot
-from cookhouse.workflows.base.summary import training_result
-from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
-from cookhouse.workflows.preference.dataset import Pair, sampled_pair
-from cookhouse.workflows.preference.objective import pair_objective
-from cookhouse.workflows.preference.reference import open_reference
-from cookhouse.workflows.reinforcement.rollouts import build_env_group, init_session, publish_slot, sample_groups
-from cookhouse.workflows.reinforcement.summary import figures, rollout_facts
+from cookhouse.settings import ReferenceSettings, RolloutTrainingSettings
 
 
 @chz.chz
 class Config(NamedEnvironmentSettings, RolloutTrainingSettings, ReferenceSettings):
-    """Settings of environments, of rollouts in them, and of a loss over pairs with its reference."""
-
     env: str = "arithmetic"
     renderer_name: str = plain_renderer()
     batch_size: int = 16
-    group_size: int = 8
     max_tokens: int = 8
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
 
 
 @dataclass(kw_only=True)
-class State(RolloutState):
-    """What stages hand on: what runs over rollouts have, and what turns pairs into datums."""
-
+class State(alg.RolloutState):
     config: Config
-    pairs: PairAssembler = field(init=False)
+    pairs: alg.PairAssembler = field(init=False)
 
 
-@stage(reads=("config", "session", "folder"), writes=("objective", "pairs"), needs=("service",))
-async def init_reference(state: State) -> None:
-    """Choose the loss, and open the reference that it needs."""
-    state.objective = pair_objective(state.config)
-    registry = state.context.adapters.registry
-    reference = await open_reference(state.config, state.session, state.folder, registry)
-    state.pairs = PairAssembler(reference, state.telemetry)
-
-
-def pair_of(group: TrajectoryGroup) -> Pair | None:
+def pair_of(group: TrajectoryGroup) -> alg.Pair | None:
     """The best and the worst answer to a problem; None where all are worth the same."""
     rewards_G = group.get_total_rewards()
     best, worst = (group.trajectories_G[rewards_G.index(of(rewards_G))] for of in (max, min))
-    return None if best is worst else sampled_pair(best, worst)
+    return None if best is worst else alg.sampled_pair(best, worst)
 
 
-async def make_pairs(state: State, problems: Sequence[EnvGroupBuilder]) -> Assembled[PairPayload]:
-    """Have the present weights answer the problems, and make datums of the pairs."""
-    groups = await sample_groups(state, problems)
-    pairs = [pair for group in groups if (pair := pair_of(group)) is not None]
-    return replace(await state.pairs(pairs), metrics={**group_metrics(groups), "train/num_pairs": float(len(pairs))})
+@alg.stage()
+def make_pairs(rollouts: alg.OpenedRollouts, pairs: alg.PairAssembler, steps: alg.Steps) -> alg.BatchSource[Any, Any]:
+    async def assemble(problems: Sequence[EnvGroupBuilder]) -> alg.Assembled[alg.PairPayload]:
+        groups = await rollouts.sample_groups(problems)
+        found = [pair for group in groups if (pair := pair_of(group)) is not None]
+        return replace(await pairs(found), metrics={**group_metrics(groups), "train/num_pairs": float(len(found))})
+
+    return alg.batch_source(rollouts.problems.batches, assemble, steps, rollouts.opened, ahead=False)
 
 
-def workflow(config: Config) -> Workflow[State]:
-    """The stages of a run."""
-    return training_workflow(
-        name="online_dpo",
-        state_class=State,
-        start=lambda context: State(context=context, config=config, environments=partial(named_environments, config)),
-        setup=(init_tokenizer, build_env_group, init_evaluators, init_session, init_reference),
-        get_work=SlotStage(
-            name="make_pairs",
-            make=lambda state: batch_source(state, partial(make_pairs, state), ahead=False),
-            reads=(
-                *("config", "train", "policy", "pairs", "context_tokens", "session"),
-                *("total_steps", "steps_per_epoch", "cursor"),
-            ),
-        ),
-        forward_backward=objective_slot("forward_backward"),
-        log=log_slot("log_step_metrics"),
-        publish=publish_slot(),
-        descent=Descent.DPO_TRAINED_FROM,
-        result=partial(training_result, figures),
-        facts=lambda state: rollout_facts(state, loss=config.pair_loss),
-        data_files=problem_files(config),
+def workflow(config: Config) -> alg.Workflow[State]:
+    return alg.rollout_workflow(
+        "online_dpo", State, config, partial(named_environments, config), get_work=make_pairs, setup=(alg.init_pairs,)
     )
 
 

@@ -24,10 +24,10 @@ from cookhouse import (
     stage,
     supervised_workflow,
 )
-from cookhouse.chat import text_of
+from cookhouse.algorithms import Cadence, EvaluatorRun, OpenedRun, RunContext, ScheduledEvaluation
+from cookhouse.chat import Renderer, text_of
 from cookhouse.evals import Metrics, SampleClient
-from cookhouse.training import Cadence, ScheduledEvaluation
-from cookhouse.workflows import EvaluatorRun, SupervisedState
+from cookhouse.workflows import RunData, SupervisedState
 
 ANSWER_TOKENS = declare_metric(Metric("answer_tokens", direction="less", label="tokens of an answer", chart=1))
 
@@ -76,29 +76,32 @@ class AnswerLength(SamplingClientEvaluator):
         return {ANSWER_TOKENS: float(len(response.sequences[0].tokens))}
 
 
-@stage(reads=("config", "train"), writes=("train", "num_left_out"))
-async def keep_brief(state: BriefState) -> None:
+@stage()
+async def keep_brief(config: BriefConfig, data: RunData) -> tuple[RunData, int]:
     """Leave out conversations with a long answer."""
-    brief = [each for each in state.train if len(text_of(each.messages[-1])) <= state.config.longest_answer]
-    state.num_left_out = len(state.train) - len(brief)
-    state.train = brief
+    brief = [each for each in data.conversations if len(text_of(each.messages[-1])) <= config.longest_answer]
+    return data.with_conversations(brief), len(data.conversations) - len(brief)
 
 
-@stage(reads=("num_left_out", "renderer", "folder", "evaluations"), writes=("evaluations",))
-async def watch(state: BriefState) -> None:
+@stage()
+async def watch(
+    context: RunContext,
+    renderer: Renderer,
+    opened: OpenedRun,
+    evaluations: list[ScheduledEvaluation],
+    num_left_out: int,
+) -> None:
     """Add the evaluator and the sink, and say what was left out."""
-    prompt = state.renderer.build_generation_prompt([{"role": "user", "content": "Name the opposite of fast."}])
-    evaluation = EvaluatorRun(AnswerLength(prompt, state.renderer.get_stop_sequences()), state.telemetry)
-    state.evaluations.append(ScheduledEvaluation(name="length", evaluation=evaluation, cadence=Cadence(every=5)))
-    state.telemetry.add(LossFile(state.folder.path / "losses.txt"))
-    state.telemetry.event("brief.left_out", metrics={"conversations": state.num_left_out})
+    prompt = renderer.build_generation_prompt([{"role": "user", "content": "Name the opposite of fast."}])
+    evaluation = EvaluatorRun(AnswerLength(prompt, renderer.get_stop_sequences()), context.telemetry)
+    evaluations.append(ScheduledEvaluation(name="length", evaluation=evaluation, cadence=Cadence(every=5)))
+    context.telemetry.add(LossFile(opened.folder.path / "losses.txt"))
+    context.telemetry.event("brief.left_out", metrics={"conversations": num_left_out})
 
 
 def workflow(config: BriefConfig) -> Workflow[BriefState]:
     """The stages of a supervised run, and two more."""
-    base = supervised_workflow(config).with_state(
-        BriefState, lambda context: BriefState(context=context, config=config)
-    )
+    base = supervised_workflow(config).with_state(BriefState)
     return base.inserted(keep_brief, after="load_dataset").inserted(watch, after="init_session")
 
 

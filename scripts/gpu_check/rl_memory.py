@@ -65,9 +65,9 @@ def main() -> None:
     """Memory at each step goes to the log, figures every few steps to the results."""
     import torch
 
+    from cookhouse.algorithms.base.process_tree import peak_bytes
     from cookhouse.engine import TorchEngine
     from cookhouse.engine.contract import LoraSpec
-    from cookhouse.workflows.base.process_tree import peak_bytes
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)

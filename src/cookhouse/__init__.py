@@ -47,10 +47,7 @@ if TYPE_CHECKING:
     from cookhouse.training import save_checkpoint, save_checkpoint_async
     from cookhouse.weights.checkpoints import get_last_checkpoint
     from cookhouse.workflows import (
-        Loop,
-        SlotStage,
         Stage,
-        Stages,
         SupervisedState,
         Workflow,
         reinforcement_workflow,
@@ -99,10 +96,7 @@ _PLACES = {
     "cookhouse.training": ("save_checkpoint", "save_checkpoint_async"),
     "cookhouse.weights.checkpoints": ("get_last_checkpoint",),
     "cookhouse.workflows": (
-        "Loop",
-        "SlotStage",
         "Stage",
-        "Stages",
         "SupervisedState",
         "Workflow",
         "reinforcement_workflow",
@@ -122,7 +116,6 @@ __all__ = [
     "Event",
     "Experiment",
     "InputError",
-    "Loop",
     "MessageEnv",
     "MessageStepResult",
     "Metric",
@@ -137,10 +130,8 @@ __all__ = [
     "SamplingClientEvaluator",
     "ServiceError",
     "Sink",
-    "SlotStage",
     "Span",
     "Stage",
-    "Stages",
     "StepResult",
     "SupervisedSettings",
     "SupervisedState",

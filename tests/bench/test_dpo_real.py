@@ -8,11 +8,11 @@ import pytest
 from bench.dpo import Case, run_cookhouse, run_trl
 from bench.harness import isolated
 
+from cookhouse.algorithms.pairs.dataset import PairDataset, render_pairs
 from cookhouse.chat import get_renderer
 from cookhouse.data import read_pairs
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.workflows.preference.dataset import PairDataset, render_pairs
 
 NUM_STEPS = 10
 NUM_PAIRS = 2

@@ -8,9 +8,9 @@ import tinker
 from bench.harness import serving
 from tinker import types
 
+from cookhouse.algorithms.base.estimate import peak_memory
+from cookhouse.algorithms.base.process_tree import cpu_seconds, runs_module, tree
 from cookhouse.assets import resolve_model
-from cookhouse.workflows.base.estimate import peak_memory
-from cookhouse.workflows.base.process_tree import cpu_seconds, runs_module, tree
 
 pytestmark = pytest.mark.slow
 STEPS = 6

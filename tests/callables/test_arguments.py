@@ -72,8 +72,7 @@ WRONG: tuple[Any, ...] = (3, b"rl", [], {}, object())
         (lambda wrong: FACE.supervised_workflow(wrong), "config"),
         (lambda wrong: FACE.reinforcement_workflow(wrong, len), "config"),
         (lambda wrong: FACE.Recipe(name=wrong, description="", config_class=object, workflow=len), "name"),
-        (lambda wrong: FACE.Stage(name=wrong, run=len), "name"),
-        (lambda wrong: FACE.SlotStage(name=wrong, make=len), "name"),
+        (lambda wrong: FACE.Stage(name=wrong, function=len), "name"),
     ],
 )
 def test_an_argument_of_another_type_is_named(call: Callable[[Any], Any], name: str, wrong: Any) -> None:

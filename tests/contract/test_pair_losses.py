@@ -6,24 +6,23 @@ from typing import Any
 
 import pytest
 import tinker
+from tests.algorithms.pairs.kit import pairs
 from tests.contract.calls import BASE_MODEL
 from tests.contract.conftest import PRECISIONS, make_torch_engine
 from tests.engine.numerics import WAYS, WAYS_OF_SUMS
 from tests.server.hosting import KEY, Host, hosted
-from tests.workflows.preference.kit import pairs
 from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_count_proto
 
+from cookhouse.algorithms.pairs.calls import whole_pairs
+from cookhouse.algorithms.pairs.dataset import interleaved
+from cookhouse.algorithms.pairs.objective import FusedPairLoss, pair_objective
+from cookhouse.algorithms.pairs.reference import NoReference, PairPayload, ServiceReference, sums_by_forward
 from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.server.settings import Settings
 from cookhouse.settings import PairLossSettings
 from cookhouse.training import PairLossOffer, TinkerServiceClient, TrainingClient, Work
 from cookhouse.training.loop.objective import answered_datums
 from cookhouse.weights.checkpoints import Cursor
-from cookhouse.workflows.preference.assembler import PairPayload
-from cookhouse.workflows.preference.calls import whole_pairs
-from cookhouse.workflows.preference.dataset import interleaved
-from cookhouse.workflows.preference.objective import FusedPairLoss, pair_objective
-from cookhouse.workflows.preference.reference import NoReference, ServiceReference, sums_by_forward
 
 pytestmark = pytest.mark.anyio
 

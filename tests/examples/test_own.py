@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import chz
+import numpy as np
 import pytest
+import tinker
 from tests.recipes.test_every_setting import READ_ELSEWHERE, SMALL
+from typer.testing import CliRunner
 
 from cookhouse.adapters import Adapters
 from cookhouse.assets import new_file
+from cookhouse.cli.main import app
+from cookhouse.errors import ServiceError
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.recipes import find_recipe, run_async
+from cookhouse.recipes import dry_run, find_recipe, run_async, sweep
 from cookhouse.report import compare
 from cookhouse.rl import TrajectoryGroup
 from cookhouse.runs import read_record
@@ -68,7 +73,7 @@ async def test_an_environment_and_an_advantage(tmp_path: Path) -> None:
         "rl",
         tmp_path,
         env=f"{EXAMPLES}/own_environment.py:build",
-        advantage=f"{EXAMPLES}/own_advantage.py:ranked",
+        advantage=f"{EXAMPLES}/rl_loss.py:ranked",
         max_steps=2,
         batch_size=3,
         group_size=4,
@@ -155,22 +160,95 @@ async def test_a_recipe_with_a_stage_an_evaluator_and_a_sink(tmp_path: Path) -> 
     assert [float(line.split()[1]) for line in losses] == [row["train/loss"] for row in rows if "train/loss" in row]
 
 
-async def test_an_algorithm(tmp_path: Path) -> None:
-    """Catches pairs that are no pairs, a reference that follows the weights, and a run without its evaluation."""
-    sums = [{"question": f"Compute {n} + 1.", "answer": str(n + 1), "skill": "add"} for n in range(8)]
+@pytest.fixture
+def sums(tmp_path: Path) -> dict[str, Any]:
+    """Settings of a short run over sums."""
+    rows = [{"question": f"Compute {n} + 1.", "answer": str(n + 1), "skill": "add"} for n in range(8)]
     path = tmp_path / "sums.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in sums))
-    settings = {"dataset_path": str(path), "batch_size": 8, "group_size": 8, "num_eval": 4, "learning_rate": 0.3}
-    rows = await run(f"{EXAMPLES}/online_dpo.py:RECIPE", tmp_path, num_epochs=3, **settings)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    small = {"batch_size": 4, "group_size": 16, "num_eval": 4, "num_samples": 0, "learning_rate": 0.3}
+    return {"dataset_path": str(path), "num_epochs": 4, "max_steps": 5, **small}
+
+
+async def test_pairs_of_own_answers(tmp_path: Path, sums: dict[str, Any]) -> None:
+    """Catches pairs that are no pairs, and a reference that follows the weights."""
+    rows = await run(f"{EXAMPLES}/online_dpo.py:RECIPE", tmp_path, **sums)
     trained = [row for row in rows if "train/margin" in row]
-    assert len(trained) == 3
+    assert len(trained) == 5
     assert all(row["train/num_pairs"] > 0 for row in trained)
     assert trained[0]["train/margin"] == 0
     assert trained[-1]["train/margin"] != 0
     assert all(math.isfinite(row["train/dpo_loss"]) for row in trained)
-    assert "test/env/all/reward/total" in rows[0]
-    assert "test/env/all/reward/total" in rows[-1]
     assert list((tmp_path / "run" / "rollouts").glob("test-*.html"))
+
+
+async def test_an_advantage_per_token_of_the_teacher(tmp_path: Path, sums: dict[str, Any]) -> None:
+    """Catches a term that a run does not take, and one that is not bounded where the teacher is surprised."""
+    example = runpy.run_path(f"{EXAMPLES}/shaped_distillation.py")
+    terms_S = example["skewed"](np.array([-1.0, -1.0, -1.0]), np.array([-1.0, -80.0, 0.0]), 0.1)
+    assert terms_S == pytest.approx(
+        [0.0, math.log(0.1) + 0.9, math.log(0.9 * math.e + 0.1) + 0.1 * (1 / (0.9 * math.e + 0.1) - 1)]
+    )
+    for skew in (0.1, 0.9):
+        await run(f"{EXAMPLES}/shaped_distillation.py:RECIPE", tmp_path / str(skew), **sums, skew=skew)
+    first, second = (read_metrics(tmp_path / name / "run" / "metrics.jsonl") for name in ("0.1", "0.9"))
+    assert first[0]["teacher_kl"] == second[0]["teacher_kl"]
+    assert first[0]["optim/loss"] != second[0]["optim/loss"]
+
+
+ALGORITHMS = {"online_dpo": "dpo_beta", "rl_loss": "loss_fn", "curriculum": "advantage", "shaped_distillation": "skew"}
+"""The examples of an algorithm, each with a setting that it reads."""
+
+
+def figures(folder: Path) -> list[dict[str, float]]:
+    """Everything measured that does not depend on the clock."""
+    rows = read_metrics(folder / "metrics.jsonl")
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in rows]
+
+
+@pytest.mark.parametrize("example", ALGORITHMS)
+async def test_an_algorithm_that_is_killed_goes_on_as_if_it_was_not(
+    example: str, tmp_path: Path, sums: dict[str, Any]
+) -> None:
+    """Catches state between steps that no checkpoint has, such as what a curriculum remembers."""
+
+    async def launch(service: FakeService, **more: Any) -> Any:
+        settings = {**sums, "save_every": 2, "eval_every": 3, **more}
+        adapters = Adapters(service=service.connect, sinks=[])
+        return await run_async(f"{EXAMPLES}/{example}.py:RECIPE", settings, adapters=adapters)
+
+    async def gate(kind: str, number: int) -> None:
+        if (kind, number) == ("optim_step", 3):
+            raise tinker.RequestFailedError("killed", "r", tinker.types.RequestErrorCategory.Server)
+
+    whole = await launch(FakeService(answer=digit), log_path=str(tmp_path / "whole"))
+    rows = figures(tmp_path / "whole")
+    assert "test/env/all/reward/total" in rows[0]
+    assert "test/env/all/reward/total" in whole.metrics
+    assert (tmp_path / "whole" / "report.html").exists()
+    broken = FakeService(answer=digit, gate=gate)
+    with pytest.raises(ServiceError, match="killed"):
+        await launch(broken, log_path=str(tmp_path / "broken"))
+    later = FakeService(answer=digit, states=broken.states)
+    await launch(later, log_path=str(tmp_path / "broken"), behavior_if_log_dir_exists="resume")
+    assert "load_state" in {call.kind for call in later.calls}
+    assert figures(tmp_path / "broken") == rows
+
+
+@pytest.mark.parametrize("example", ALGORITHMS)
+def test_an_algorithm_has_a_plan_help_and_sweeps(example: str, tmp_path: Path, sums: dict[str, Any]) -> None:
+    """Catches an example that is no recipe as others are."""
+    recipe = f"{EXAMPLES}/{example}.py:RECIPE"
+    assert dry_run(recipe, sums).facts["steps"] == "5 in all, 2 per epoch"
+    shown = CliRunner().invoke(app, ["run", recipe, "--help-all"], catch_exceptions=False).output
+    assert re.search(rf"^ *--{ALGORITHMS[example].replace('_', '-')}\b", shown, re.MULTILINE)
+    settings = {**sums, "max_steps": 1, "log_path": str(tmp_path / "sweep")}
+    del settings["learning_rate"]
+    service = FakeService(answer=digit)
+    adapters = Adapters(service=service.connect, sinks=[])
+    sweep(recipe, settings, grid={"learning_rate": [0.1, 0.3]}, metric="test/env/all/reward/total", adapters=adapters)
+    table = (tmp_path / "sweep" / "sweep.csv").read_text().splitlines()
+    assert len(table) == 3
 
 
 def test_an_algorithm_takes_no_setting_that_it_does_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,9 +279,11 @@ async def test_comparisons_are_read_and_ties_are_refused_or_left_out(make_config
     with pytest.raises(BadRowsError, match=r"compared.jsonl:3: the label is Tie"):
         await run(make_config(dataset_path=path), FakeService())
     result = await run(make_config(dataset_path=path, on_bad_row="skip"), FakeService())
-    lengths = [pair.chosen.num_trained_tokens > pair.rejected.num_trained_tokens for pair in result.state.dataset.pairs]
+    lengths = [
+        pair.chosen.num_trained_tokens > pair.rejected.num_trained_tokens for pair in result.state.pairs.dataset.pairs
+    ]
     assert lengths == [True, False]
-    assert "1 row cannot be used and is left out" in result.state.notes
+    assert "1 row cannot be used and is left out" in result.state.context.notes
 
 
 async def test_kto_learns_from_single_answers_and_others_do_not(make_config: MakeConfig, tmp_path: Path) -> None:
@@ -345,7 +347,7 @@ async def test_no_row_is_lost_to_a_fraction_where_prompts_have_several_pairs(
     path = write(tmp_path / "six.jsonl", [row for row in some(0, 20) for _ in range(6)])
     result = await run(make_config(dataset_path=path, test_path=None, eval_fraction=0.1, max_steps=1), FakeService())
     assert (len(result.state.data.train), len(result.state.data.test)) == (108, 12)
-    assert not any("held-out row's prompt" in note for note in result.state.notes)
+    assert not any("held-out row's prompt" in note for note in result.state.context.notes)
 
 
 async def test_single_answers_are_held_out_before_the_rarer_kind_is_repeated(
@@ -372,7 +374,7 @@ async def test_a_run_says_how_long_it_will_take(make_config: MakeConfig) -> None
 
 async def test_a_run_can_be_shrunk(make_config: MakeConfig) -> None:
     result = await run(make_config(n_train_samples=7, n_batches=1), FakeService())
-    assert len(result.state.dataset.pairs) == 7
+    assert len(result.state.pairs.dataset.pairs) == 7
     assert result.summary.num_steps == 2
 
 

@@ -118,9 +118,9 @@ def test_the_memory_of_an_adapter_is_that_of_the_engines() -> None:
     """Catches a moment, or a copy of the weights, that the plan's figure does not have."""
     import torch
 
+    from cookhouse.algorithms.base.facts import adapter_size
     from cookhouse.engine.lora.adapter import Trained
     from cookhouse.recipes.supervised import SupervisedConfig
-    from cookhouse.workflows.base.summary import adapter_size
 
     figure = re.match(r"([\d,]+) parameters, ([\d.]+) MB", adapter_size(SupervisedConfig()))
     assert figure is not None

@@ -192,11 +192,11 @@ async def test_a_system_message_of_the_teachers_leaves_out_rows_with_their_own(
     (tmp_path / "told.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = make_config(dataset_path=str(tmp_path / "told.jsonl"), test_path=None, teacher_prompt="Be polite.")
     result = await run(config, FakeService(answer=good))
-    [question] = result.state.dataset.questions
+    [question] = result.state.questions.train.questions
     tokenizer = get_tokenizer("cookhouse/tiny")
     assert tokenizer.decode(list(question.teacher_tokens)) == "System: Be polite.\nHuman: say 1\nAI:"
     assert tokenizer.decode(list(question.student_tokens)) == "Human: say 1\nAI:"
-    assert any("1 rows have a system message of their own" in note for note in result.state.notes)
+    assert any("1 rows have a system message of their own" in note for note in result.state.context.notes)
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,8 @@ async def test_rows_that_teach_nothing_are_refused_by_their_line(
 async def test_ties_are_left_out_where_that_is_asked_for(make_config: MakeConfig, tmp_path: Path) -> None:
     path = write(tmp_path / "train.jsonl", [*some(0, 12), {**some(99, 1)[0], "label": "Tie"}])
     result = await run(make_config(dataset_path=path, ties="skip"), FakeService())
-    assert "1 ties are left out" in result.state.notes
-    assert len(result.state.dataset.examples) == 24
+    assert "1 ties are left out" in result.state.context.notes
+    assert len(result.state.comparisons.dataset.examples) == 24
     assert dict(result.state.context.folder.config)["ties"] == "skip"
 
 

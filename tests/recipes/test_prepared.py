@@ -17,7 +17,7 @@ from cookhouse.recipes import Recipe, dry_run, every_recipe, pipeline_recipe, ru
 from cookhouse.recipes.supervised import SupervisedConfig
 from cookhouse.settings import RunSettings
 from cookhouse.training import FakeService
-from cookhouse.workflows import ChildRun, Workflow, stage, supervised_workflow
+from cookhouse.workflows import ChildRun, OpenedRun, Workflow, stage, supervised_workflow
 
 OWN = """
 from cookhouse import InputError
@@ -319,9 +319,9 @@ def test_a_dry_run_reads_from_the_given_store_and_opens_nothing(counted: Counted
 def test_a_dry_run_goes_no_further_than_the_first_stage_that_opens_something(counted: Counted) -> None:
     """Stages behind it may read what it leaves, also those that need no port themselves."""
 
-    @stage(reads=("session",))
-    async def look(state: Any) -> None:
-        raise AssertionError(f"there is no session in {state}")
+    @stage()
+    async def look(opened: OpenedRun) -> None:
+        raise AssertionError(f"{opened} cannot be there")
 
     def workflow(config: Any) -> Workflow[Any]:
         made: Workflow[Any] = supervised_workflow(config).inserted(look, after="init_session")

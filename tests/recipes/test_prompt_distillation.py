@@ -93,7 +93,7 @@ async def test_the_language_of_a_sentence_is_named_without_the_instruction(
         [sentence] = [sentence for sentence in languages if sentence in whole]
         learned[sentence] = tokenizer.decode(targets[weights > 0].tolist()).strip()
     assert learned == {sentence: languages[sentence] for sentence in learned}
-    asked = {question.messages[-1]["content"] for question in result.state.held_out}
+    asked = {question.row.prompt[-1]["content"] for question in result.state.questions.held_out}
     assert len(asked) == 9
     assert learned.keys() == {sentence for sentence, code in languages.items() if code != "sw"} - asked
 
@@ -129,8 +129,8 @@ async def test_the_bundled_case_is_named_and_needs_no_file(tmp_path: Path, monke
         assert "How to decide" not in whole
         [sentence] = [sentence for sentence in labels if sentence in whole]
         assert tokenizer.decode(targets[weights > 0].tolist()).strip() == labels[sentence]
-    assert len(result.state.held_out) == 3
-    assert not {question.messages[-1]["content"] for question in result.state.held_out} & labels.keys()
+    assert len(result.state.questions.held_out) == 3
+    assert not {question.row.prompt[-1]["content"] for question in result.state.questions.held_out} & labels.keys()
 
 
 @pytest.mark.parametrize(

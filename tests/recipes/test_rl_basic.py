@@ -353,7 +353,7 @@ async def test_turns_are_bounded_by_what_the_model_and_the_service_take(
     result = await run_async("rl_basic", config, adapters=Adapters(service=service.connect))
     assert asked == {total}
     told = "max_tokens is 4,096 and cookhouse/tiny takes 2,048 tokens"
-    assert any(note.startswith(told) for note in result.state.notes)
+    assert any(note.startswith(told) for note in result.state.context.notes)
 
 
 async def test_a_resume_on_other_problems_is_refused(make_rl_config: MakeRLConfig, tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ async def test_the_last_problems_of_an_epoch_make_a_smaller_step(
     trained = [row for row in read_metrics(result.summary.folder / "metrics.jsonl") if "optim/loss" in row]
     assert [row["env/all/total_episodes"] for row in trained] == [20, 20, 8, 20, 20, 8]
     assert [row["progress/epoch"] for row in trained] == [0, 0, 0, 1, 1, 1]
-    assert result.state.notes[-1] == "the last batch of an epoch has 2 groups, not 5"
+    assert result.state.context.notes[-1] == "the last batch of an epoch has 2 groups, not 5"
 
 
 @pytest.mark.parametrize(

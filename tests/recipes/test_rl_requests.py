@@ -12,6 +12,7 @@ import pytest
 import tinker
 
 from cookhouse.adapters import Adapters
+from cookhouse.algorithms.rollouts import objective, reinforcement, rollouts
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import run_async
 from cookhouse.recipes.rl_basic import Config
@@ -20,8 +21,6 @@ from cookhouse.runs import read_history
 from cookhouse.settings import AdvantageSettings, UpdateSettings, part_of
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
-from cookhouse.workflows.reinforcement import objective, rollouts
-from cookhouse.workflows.reinforcement import workflow as reinforcement
 
 pytestmark = pytest.mark.anyio
 
@@ -167,7 +166,7 @@ async def test_every_setting_of_an_advantage_reaches_it(make: MakeConfig, monkey
     make_source: Any = vars(reinforcement)["RolloutSource"]
 
     def spy(*, assemble: Any, settings: UpdateSettings, **more: Any) -> Any:
-        seen.append((assemble._settings, settings))
+        seen.append((assemble.settings, settings))
         return make_source(assemble=assemble, settings=settings, **more)
 
     monkeypatch.setattr(reinforcement, "RolloutSource", spy)

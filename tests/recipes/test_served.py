@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cookhouse.adapters import Adapters, ServiceAddress
+from cookhouse.algorithms.base.facts import settings_notes
 from cookhouse.errors import InputError
 from cookhouse.models.catalog.prices import published_prices, table_prices
 from cookhouse.models.catalog.retired import SUCCESSORS, successor_among, successors
@@ -17,7 +18,6 @@ from cookhouse.recipes.recipe import every_recipe, find_recipe
 from cookhouse.service import offer
 from cookhouse.settings import published_model_of
 from cookhouse.settings.rates import RateDefault
-from cookhouse.workflows.base.summary import settings_notes
 
 HOSTED = Adapters.hosted(api_key="tml-key").service
 OWN = ServiceAddress(base_url="http://127.0.0.1:9", api_key="tml-key")

@@ -68,7 +68,7 @@ ELSEWHERE = {
     "min_group_members": "as above",
     "code_reward": "no answer that is made up passes a test: tests/envs/problems",
     "test_seconds": "as above",
-    "max_concurrent_groups": "what is asked is the same: tests/workflows/reinforcement/test_source.py",
+    "max_concurrent_groups": "what is asked is the same: tests/algorithms/rollouts/test_source.py",
     "max_concurrent_requests": "as above: tests/workflows/evaluation/test_workflow.py",
     "max_concurrent_comparisons": "as above: tests/grading/test_preference_model.py",
 }

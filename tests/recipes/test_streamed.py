@@ -122,9 +122,9 @@ async def test_rows_that_are_skipped_are_counted_and_named(make_config: MakeConf
     train.write_text(train.read_text() + "{\n" * 22)
     config = make_config(on_bad_row="skip")
     result = await run_async("supervised", config, adapters=Adapters(service=FakeService().connect))
-    assert result.state.notes[0] == "22 rows cannot be used and are left out"
-    assert result.state.notes[1].startswith(f"left out: {train}:13-32: not JSON")
-    assert (result.state.notes[2], result.summary.total_steps) == ("left out: 2 more", 6)
+    assert result.state.context.notes[0] == "22 rows cannot be used and are left out"
+    assert result.state.context.notes[1].startswith(f"left out: {train}:13-32: not JSON")
+    assert (result.state.context.notes[2], result.summary.total_steps) == ("left out: 2 more", 6)
 
 
 async def test_a_fraction_is_held_out_and_never_trained_on(
@@ -139,11 +139,13 @@ async def test_a_fraction_is_held_out_and_never_trained_on(
         asked.clear()
         config = make_config(**settings, log_path=str(tmp_path / name), max_steps=99)
         result = await run_async("supervised", config, adapters=Adapters(service=FakeService().connect))
-        held_out = {message["content"] for c in result.state.test for message in c.messages}
+        held_out = {message["content"] for c in result.state.data.test for message in c.messages}
         trained = {f"say {said}" for batch in asked for said in batch}
-        assert len(result.state.test) == 12
+        assert len(result.state.data.test) == 12
         assert not held_out & trained
-        assert any("say what a held-out row says, and are not trained on" in note for note in result.state.notes)
+        assert any(
+            "say what a held-out row says, and are not trained on" in note for note in result.state.context.notes
+        )
         seen.append((held_out, trained))
     assert seen[0] == seen[1]
 
@@ -155,11 +157,11 @@ async def test_a_fraction_asks_nothing_of_rows_without_an_answer(make_config: Ma
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = make_config(dataset_path=str(path), test_path=None, eval_fraction=0.5, max_steps=1)
     result = await run_async("supervised", config, adapters=Adapters(service=FakeService().connect))
-    assert result.state.test
-    assert all(conversation.has_answer for conversation in result.state.test)
-    (note,) = (note for note in result.state.notes if "eval_fraction" in note)
+    assert result.state.data.test
+    assert all(conversation.has_answer for conversation in result.state.data.test)
+    (note,) = (note for note in result.state.context.notes if "eval_fraction" in note)
     assert note.startswith(
-        f"{10 - len(result.state.test)} of the conversations that eval_fraction holds out have no ans"
+        f"{10 - len(result.state.data.test)} of the conversations that eval_fraction holds out have no ans"
     )
 
 
@@ -184,7 +186,7 @@ async def test_sets_are_mixed_by_weight_in_every_batch(
     assert [sorted(len(said) for said in batch) for batch in batches][:6] == [[1, 3, 3, 3]] * 6
     assert sorted(said for batch in batches for said in batch if len(said) == 3) == [str(n) for n in range(100, 120)]
     assert result.summary.total_steps == 7
-    assert f"{few} is gone through 3.5 times in an epoch, of 7 steps" in result.state.notes
+    assert f"{few} is gone through 3.5 times in an epoch, of 7 steps" in result.state.context.notes
 
 
 async def test_a_batch_that_holds_no_row_of_a_set_is_refused(
@@ -282,7 +284,7 @@ async def test_a_set_that_the_store_made_up_is_marked(make_config: MakeConfig) -
     adapters = Adapters(service=FakeService().connect, datasets=NoopDatasetStore())
     config = make_config(dataset_path="someone/something", test_path=None, num_epochs=1)
     result = await run_async("supervised", config, adapters=adapters)
-    assert result.state.notes[0] == (
+    assert result.state.context.notes[0] == (
         "synthetic: the rows of someone/something (train) are made up by the store of data sets"
     )
     assert result.summary.total_steps == 16
@@ -293,7 +295,7 @@ async def test_a_stage_that_filters_streamed_data_is_obeyed(
 ) -> None:
     """Catches rows that a recipe's own stage left out and that are trained on all the same."""
     monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
-    from cookhouse.workflows.base.rows import sources_of
+    from cookhouse.algorithms.base.rows import sources_of
     from cookhouse.workflows.supervised.rows import read_data
 
     config = make_config(dataset_path=str(conversations("many.jsonl", 9)), test_path=None)

@@ -27,7 +27,7 @@ from cookhouse.telemetry import Event, read_metrics
 from cookhouse.training import FakeService
 from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows import SupervisedState
-from cookhouse.workflows.supervised.data_stages import build_supervised_dataset
+from cookhouse.workflows.supervised.dataset import build_supervised_dataset
 from cookhouse.workflows.supervised.rows import RunData, TrainingRows
 
 pytestmark = pytest.mark.anyio
@@ -238,7 +238,7 @@ async def test_a_batch_larger_than_the_data_trains_on_all_of_it(make_config: Mak
     result = await run_async("supervised", make_config(batch_size=13), adapters=Adapters(service=FakeService().connect))
     assert result.summary.total_steps == 2
     few = "batch_size=13 makes 2 steps of 12 examples, which teach little; a smaller batch_size, or more num_epochs"
-    assert result.state.notes == [
+    assert result.state.context.notes == [
         f"{few}, gives more",
         "batch_size is 13 and there are 12 examples: they make one batch",
     ]
@@ -424,7 +424,6 @@ def test_a_stopped_run_tokenizes_no_further(make_config: MakeConfig) -> None:
     conversations = read_conversations(config.dataset_path)[:1] * 1000
     rows = TrainingRows(name="rows", rows=ListRows([], "rows"), conversations=conversations)
     state.data = RunData(train=[rows], weights=[1.0], test=[])
-    state.train, state.test = conversations, []
     has_begun, may_go_on, num_rendered = threading.Event(), threading.Event(), []
 
     class Renderer:

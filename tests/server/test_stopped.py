@@ -12,7 +12,7 @@ import pytest
 from tests.server.test_process import process
 from tests.waiting import next_line, wait_until
 
-from cookhouse.workflows.base.process_tree import tree
+from cookhouse.algorithms.base.process_tree import tree
 
 pytestmark = pytest.mark.slow
 LIMIT_SECONDS = 6.0

@@ -5,6 +5,7 @@ from typing import Any
 import chz
 import pytest
 
+from cookhouse.algorithms.base.facts import settings_notes
 from cookhouse.errors import InputError
 from cookhouse.models.hyperparams import get_lr
 from cookhouse.recipes import every_recipe
@@ -20,7 +21,6 @@ from cookhouse.settings import (
     part_of,
     redefault,
 )
-from cookhouse.workflows.base.summary import settings_notes
 
 
 @chz.chz

@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 
 from cookhouse import weights
+from cookhouse.algorithms.base.second_model import SecondModel, open_sampler, sampler_place
+from cookhouse.algorithms.pairs.reference import open_reference
 from cookhouse.cli.checkpoints.saved import find_saved
 from cookhouse.cli.models.registering import model_by_hand
 from cookhouse.cli.serve import named_weights
@@ -21,9 +23,7 @@ from cookhouse.settings import PreferenceSettings, TrainingSettings
 from cookhouse.training import FakeService, ServiceClient, SessionSpec, open_session
 from cookhouse.weights.names import find_weights
 from cookhouse.weights.peft_folders import peft_path
-from cookhouse.workflows.base.second_model import SecondModel, open_sampler, sampler_place
-from cookhouse.workflows.distillation.teacher_service import TeacherService
-from cookhouse.workflows.preference.reference import open_reference
+from cookhouse.workflows.distillation.teachers import TeacherService
 
 STATE, SAMPLER = "tinker://r/weights/last", "tinker://r/sampler_weights/last"
 RENDERER = "role_colon"
@@ -169,7 +169,7 @@ async def open_second(service: ServiceClient, name: str, registry: ModelRegistry
 
 
 async def open_teacher(service: ServiceClient, name: str, registry: ModelRegistry) -> None:
-    await TeacherService(service, None).open(name, cast(Any, None), registry)
+    await TeacherService(service, None, registry, cast(Any, None)).open(name)
 
 
 OPENED: dict[str, Callable[[ServiceClient, str, ModelRegistry], Awaitable[object]]] = {
@@ -254,5 +254,5 @@ def test_a_served_run_answers_with_what_is_named(name: str, registry: ModelRegis
 def test_samplers_are_opened_in_one_place() -> None:
     """Would catch a place that opens what it took a name for by itself, and so is in none of these tables."""
     source = Path(weights.__file__).parents[1]
-    files = [file for room in ("recipes", "workflows") for file in (source / room).rglob("*.py")]
+    files = [file for room in ("algorithms", "recipes", "workflows") for file in (source / room).rglob("*.py")]
     assert [file.name for file in files if ".create_sampling_client" in file.read_text("utf-8")] == ["second_model.py"]

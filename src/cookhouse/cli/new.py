@@ -19,6 +19,7 @@ _NEXT = {
     "tools": "cookhouse run rl env={name}.py:build renderer_name=qwen3_instruct load_checkpoint_path=runs/{stem}-calls "
     "max_tokens=40 max_turns=2 batch_size=8 group_size=8 learning_rate=3e-4 max_steps=12",
     "recipe": "cookhouse run {name}.py:RECIPE",
+    "algorithm": "cookhouse run {name}.py:RECIPE max_steps=20",
     "evaluator": "cookhouse run supervised evaluators={name}.py:build eval_every=20",
     "renderer": "cookhouse run supervised renderer_name={name}.py:QuestionAnswer",
 }
@@ -35,18 +36,22 @@ class Kind(StrEnum):
     ENVIRONMENT = "environment"
     TOOLS = "tools"
     RECIPE = "recipe"
+    ALGORITHM = "algorithm"
     EVALUATOR = "evaluator"
     RENDERER = "renderer"
 
 
 def new(
     kind: Annotated[
-        Kind, typer.Argument(help="environment, tools (an environment with a tool), recipe, evaluator or renderer.")
+        Kind,
+        typer.Argument(
+            help="environment, tools (an environment with a tool), recipe, algorithm, evaluator or renderer."
+        ),
     ],
     name: Annotated[str, typer.Argument(help="What to call it; NAME.py and test_NAME.py are written.")] = "",
     folder: Annotated[Path, typer.Option("--folder", help="Where to write the two files.")] = Path(),
 ) -> None:
-    """Write a small working example of an environment, a recipe, an evaluator or a renderer, with its test."""
+    """Write a small working example of one kind, with its test."""
     chosen = name or f"my_{kind}"
     if not chosen.isidentifier() or keyword.iskeyword(chosen):
         raise InputError(f"{chosen!r} cannot name a Python file; use letters, digits and underscores, as in my_{kind}")

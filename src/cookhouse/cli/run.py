@@ -110,14 +110,14 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
     except KeyboardInterrupt as interrupt:
         tell("\n".join(["stopped", *getattr(interrupt, "__notes__", ())]))
         raise
-    from cookhouse.sweeps.body import SweepState  # the SDK, which the run loads after it has started an engine
+    from cookhouse.sweeps.state import SweepState  # the SDK, which the run loads after it has started an engine
 
     summary.print_summary(console, result.summary, ports.program or program())
     if isinstance(result.state, SweepState):
         print_sweep(console, result.state.record)
     if result.summary.is_interrupted and not result.summary.is_paused:
         raise typer.Exit(EXIT_INTERRUPTED if result.summary.stopped is None else EXIT_ENDED)
-    if result.state.error is not None:
+    if result.state.context.error is not None:
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -2,17 +2,26 @@
 supervised run trains on.
 """
 
+from cookhouse.data.batches import stream
 from cookhouse.data.batches.comparisons import render_comparisons, usable_comparisons
+from cookhouse.data.batches.counting import count_items
 from cookhouse.data.batches.datum import datum_from_example, shifted_datum
-from cookhouse.data.batches.examples import Example, example_statistics, rendered
+from cookhouse.data.batches.examples import (
+    Example,
+    ExampleStatistics,
+    example_renderer,
+    example_statistics,
+    render_examples,
+    rendered,
+)
 from cookhouse.data.batches.mix import MixedDataset, parse_weights, shares
-from cookhouse.data.batches.stream import ShuffledRows, StreamedDataset, cut_example
+from cookhouse.data.batches.stream import ShuffledRows, StreamedBatch, StreamedDataset, cut_example
 from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.config import build_renderer, parse_train_on_what
 from cookhouse.data.fingerprint import Fingerprint, fingerprint_of
-from cookhouse.data.parsing import BadRows, parse_each
-from cookhouse.data.rows.comparisons import last_turn_differs, read_pairs
-from cookhouse.data.rows.conversations import iter_rows, read_conversations
+from cookhouse.data.parsing import BadRows, OnBadRow, parse_each
+from cookhouse.data.rows.comparisons import last_turn_differs, paired, preference_of, read_judged, read_pairs
+from cookhouse.data.rows.conversations import conversation_of, conversations_of, iter_rows, read_conversations
 from cookhouse.data.rows.held_out import held_out_prompts, is_drawn, prompt_key
 from cookhouse.data.rows.labeled import LabeledRow
 from cookhouse.data.rows.marks import mark_remarks
@@ -26,8 +35,8 @@ from cookhouse.data.rows.pairs import (
     read_comparisons,
     read_questions,
 )
-from cookhouse.data.rows.remarks import conversation_remarks
-from cookhouse.data.rows.shapes import Conversation
+from cookhouse.data.rows.remarks import conversation_remarks, null_remarks, pair_remarks
+from cookhouse.data.rows.shapes import Conversation, check_columns
 from cookhouse.data.sources.columns import parse_columns
 from cookhouse.data.sources.given import GivenRows
 from cookhouse.data.sources.noop import NoopDatasetStore
@@ -43,7 +52,7 @@ from cookhouse.data.sources.source import (
     from_store,
     held_out_source,
 )
-from cookhouse.data.sources.store import DatasetStore, HubSplit, RawRow, Rows, num_rows
+from cookhouse.data.sources.store import DatasetStore, HubSplit, RawRow, Rows, iter_blocks, num_rows
 
 __all__ = [
     "DATASETS",
@@ -53,6 +62,7 @@ __all__ = [
     "DataSource",
     "DatasetStore",
     "Example",
+    "ExampleStatistics",
     "FileSource",
     "Fingerprint",
     "GivenRows",
@@ -64,46 +74,61 @@ __all__ = [
     "MixedDataset",
     "NamedSource",
     "NoopDatasetStore",
+    "OnBadRow",
     "PreferenceRow",
     "PromptRow",
     "RawRow",
     "Rows",
     "SelectedRows",
     "ShuffledRows",
+    "StreamedBatch",
     "StreamedDataset",
     "SupervisedDataset",
     "build_renderer",
+    "check_columns",
     "comparison_from_row",
+    "conversation_of",
     "conversation_remarks",
+    "conversations_of",
+    "count_items",
     "cut_example",
     "data_source",
     "data_sources",
     "datum_from_example",
+    "example_renderer",
     "example_statistics",
     "fingerprint_of",
     "from_store",
     "held_out_prompts",
     "held_out_source",
     "is_drawn",
+    "iter_blocks",
     "iter_rows",
     "last_turn_differs",
     "mark_remarks",
+    "null_remarks",
     "num_rows",
+    "pair_remarks",
+    "paired",
     "parse_columns",
     "parse_each",
     "parse_train_on_what",
     "parse_weights",
+    "preference_of",
     "prompt_from_row",
     "prompt_key",
     "question_from_row",
     "read_comparisons",
     "read_conversations",
+    "read_judged",
     "read_pairs",
     "read_questions",
     "render_comparisons",
+    "render_examples",
     "rendered",
     "sampled",
     "shares",
     "shifted_datum",
+    "stream",
     "usable_comparisons",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cookhouse.evals.benchmarks.answerers import Answerer, CompleterAnswerer, SamplingAnswerer
-    from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog, Grade, Outcome, SampledAnswer
+    from cookhouse.evals.benchmarks.attempts import Attempt, AttemptLog, Grade, Key, Outcome, SampledAnswer
     from cookhouse.evals.benchmarks.benchmark import BENCHMARKS, Benchmark, BenchmarkItem, ItemText, choice_item
     from cookhouse.evals.benchmarks.figures import Estimate, as_metrics, benchmark_figures, is_of_group
     from cookhouse.evals.benchmarks.loading import (
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         load_benchmark,
         sources_of_benchmarks,
     )
-    from cookhouse.evals.benchmarks.open_ai import OpenAIAnswerer
+    from cookhouse.evals.benchmarks.open_ai import CompletedBy, OpenAIAnswerer
     from cookhouse.evals.benchmarks.pairing import PairedDifference, paired_difference
     from cookhouse.evals.benchmarks.runner import AnswerOptions, ask_benchmark
     from cookhouse.evals.evaluator import (
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "evals.benchmarks.answerers": ("Answerer", "CompleterAnswerer", "SamplingAnswerer"),
-    "evals.benchmarks.attempts": ("Attempt", "AttemptLog", "Grade", "Outcome", "SampledAnswer"),
+    "evals.benchmarks.attempts": ("Key", "Attempt", "AttemptLog", "Grade", "Outcome", "SampledAnswer"),
     "evals.benchmarks.benchmark": ("BENCHMARKS", "Benchmark", "BenchmarkItem", "ItemText", "choice_item"),
     "evals.benchmarks.figures": ("Estimate", "as_metrics", "benchmark_figures", "is_of_group"),
     "evals.benchmarks.loading": ("LoadedBenchmark", "benchmarks_named", "load_benchmark", "sources_of_benchmarks"),
-    "evals.benchmarks.open_ai": ("OpenAIAnswerer",),
+    "evals.benchmarks.open_ai": ("CompletedBy", "OpenAIAnswerer"),
     "evals.benchmarks.pairing": ("PairedDifference", "paired_difference"),
     "evals.benchmarks.runner": ("AnswerOptions", "ask_benchmark"),
     "evals.evaluator": (
@@ -94,6 +94,7 @@ __all__ = [
     "AttemptLog",
     "Benchmark",
     "BenchmarkItem",
+    "CompletedBy",
     "CompleterAnswerer",
     "Estimate",
     "Evaluator",
@@ -104,6 +105,7 @@ __all__ = [
     "ItemText",
     "JudgedAnswer",
     "JudgedComparison",
+    "Key",
     "LoadedBenchmark",
     "Metrics",
     "NLLEvaluator",

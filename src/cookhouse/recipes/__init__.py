@@ -14,6 +14,12 @@ from cookhouse.recipes.config import (
 from cookhouse.recipes.experiment import Experiment, read_experiment, write_experiment
 from cookhouse.recipes.pipeline import pipeline_recipe
 from cookhouse.recipes.recipe import RECIPES, Recipe, every_recipe, find_recipe
+from cookhouse.recipes.reinforcement import (
+    NamedEnvironmentSettings,
+    named_environments,
+    plain_renderer,
+    problem_files,
+)
 from cookhouse.recipes.run_recipe import dry_run, run, run_async
 from cookhouse.recipes.run_sweep import sweep
 
@@ -24,6 +30,7 @@ __all__ = [
     "TYPED",
     "ConfigField",
     "Experiment",
+    "NamedEnvironmentSettings",
     "Recipe",
     "Settled",
     "aliases_of",
@@ -32,7 +39,10 @@ __all__ = [
     "every_recipe",
     "find_recipe",
     "make_config",
+    "named_environments",
     "pipeline_recipe",
+    "plain_renderer",
+    "problem_files",
     "read_config_file",
     "read_experiment",
     "recipe_of_module",

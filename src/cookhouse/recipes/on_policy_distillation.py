@@ -1,5 +1,6 @@
 """On-policy distillation: the student answers, and a teacher says of each token how likely it finds it."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import chz
@@ -8,7 +9,13 @@ from cookhouse.assets import TINY_MODEL
 from cookhouse.naming import names_in
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.recipe import Recipe
-from cookhouse.recipes.reinforcement import NamedEnvironmentSettings, plain_renderer, rl_default
+from cookhouse.recipes.reinforcement import (
+    NamedEnvironmentSettings,
+    named_environments,
+    plain_renderer,
+    problem_files,
+    rl_default,
+)
 from cookhouse.settings import (
     Default,
     OnPolicyDistillationSettings,
@@ -20,8 +27,7 @@ from cookhouse.settings import (
 )
 
 if TYPE_CHECKING:
-    from cookhouse.rl import RLDatasetBuilder
-    from cookhouse.workflows import OnPolicyState, OpenSampler, Workflow
+    from cookhouse.workflows import OnPolicyState, Workflow
 
 _BASE = "-Base"
 
@@ -62,26 +68,15 @@ class Config(NamedEnvironmentSettings, OnPolicyDistillationSettings):
     eval_every: int = rl_default("eval_every", embedded=10, published=0)
 
 
-def environments(config: Config, open_sampler: "OpenSampler") -> "RLDatasetBuilder":
-    """Environments of the settings, by name."""
-    from cookhouse.envs import parse_environments
-    from cookhouse.grading import GRADERS
-
-    GRADERS.find(config.grader)  # a name that is wrong is wrong also where no environment asks for it
-    return parse_environments(config.env, config.env_weights, config.env_args, config, open_sampler)
-
-
 def workflow(config: Config) -> "Workflow[OnPolicyState]":
     """The stages of a run."""
-    from cookhouse.data import data_source
     from cookhouse.workflows import on_policy_workflow
 
-    files = {"train": config.dataset_path, "test": config.test_path}
     return on_policy_workflow(
         config,
-        lambda open_sampler: environments(config, open_sampler),
+        partial(named_environments, config),
         environment_names=names_in(config.env),
-        data_files={name: data_source(path) for name, path in files.items() if path is not None},
+        data_files=problem_files(config),
     )
 
 

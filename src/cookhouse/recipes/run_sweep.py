@@ -25,7 +25,7 @@ from cookhouse.sweeps.settings import SweepSettings
 if TYPE_CHECKING:
     from cookhouse.registry import Descent
     from cookhouse.runs import RunPlan, RunResult
-    from cookhouse.sweeps.body import SweepState
+    from cookhouse.sweeps.state import SweepState
     from cookhouse.telemetry import Record, Telemetry
     from cookhouse.workflows import RunContext, Workflow
 

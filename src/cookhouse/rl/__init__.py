@@ -28,12 +28,14 @@ from cookhouse.rl.learning.assembly import (
     trained_advantages,
 )
 from cookhouse.rl.learning.kl import (
+    TeacherTerm,
     clip_metrics,
     divergence_by_position,
     kl_metrics,
     kl_penalty,
     sampling_metrics,
     teacher_advantages,
+    teacher_log_ratio,
 )
 from cookhouse.rl.rollouts.failures import FAIL_FAST, GroupFailedError, minimum_viable, retry
 from cookhouse.rl.rollouts.group import NO_LIMITS, do_group_rollout
@@ -79,6 +81,7 @@ __all__ = [
     "SamplingClient",
     "StepResult",
     "StopCondition",
+    "TeacherTerm",
     "TokenCompleter",
     "TokensWithLogprobs",
     "Tool",
@@ -111,6 +114,7 @@ __all__ = [
     "retry",
     "sampling_metrics",
     "teacher_advantages",
+    "teacher_log_ratio",
     "tool",
     "trained_advantages",
 ]

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from cookhouse.runs.names import RUNS_FOLDER
     from cookhouse.runs.page import write_comparison, write_report
     from cookhouse.runs.plan import Preview, RunPlan
+    from cookhouse.runs.reading.attempts import attempt_row
     from cookhouse.runs.record import read_record
     from cookhouse.runs.result import AnswerSample, Figure, RunResult, RunSummary, read_result, write_result
+    from cookhouse.runs.samples import answer_from_row
 
 _PLACES = {
     "artifacts": ("put_run", "run_prefix"),
@@ -40,8 +42,10 @@ _PLACES = {
     "listing.overview": ("RunOverview", "overview_of", "overviews_of"),
     "page": ("write_comparison", "write_report"),
     "plan": ("Preview", "RunPlan"),
+    "reading.attempts": ("attempt_row",),
     "record": ("read_record",),
     "result": ("AnswerSample", "Figure", "RunResult", "RunSummary", "read_result", "write_result"),
+    "samples": ("answer_from_row",),
     "history.launches": ("History", "RunStatus", "Launch", "read_history", "read_launches"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
@@ -62,6 +66,8 @@ __all__ = [
     "RunResult",
     "RunStatus",
     "RunSummary",
+    "answer_from_row",
+    "attempt_row",
     "check_deletable",
     "choose_folder",
     "decided_by_data",

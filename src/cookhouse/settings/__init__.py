@@ -15,7 +15,7 @@ from cookhouse.settings.distillation import (
 )
 from cookhouse.settings.facts import Alias, NamesWeights, facts
 from cookhouse.settings.optimizer import AdamSettings, OptimizerSettings, rate
-from cookhouse.settings.preference import PairLossSettings, PreferenceSettings
+from cookhouse.settings.preference import PairLossSettings, PreferenceSettings, ReferenceSettings
 from cookhouse.settings.preference_model import JudgeSettings, PreferenceModelSettings, TournamentSettings
 from cookhouse.settings.published import (
     by_model,
@@ -71,6 +71,7 @@ __all__ = [
     "PreferenceModelSettings",
     "PreferenceSettings",
     "ReadIf",
+    "ReferenceSettings",
     "RegistrationSettings",
     "ReinforcementSettings",
     "RolloutLimits",

@@ -39,8 +39,8 @@ class AdvantageSettings(EpisodeShape):
 
     advantage: str = chz.field(
         default="group_centered",
-        doc="group_centered, normalized, leave_one_out, total_reward (no baseline), gae, none (rewards teach nothing), "
-        "or your own as module:name or file.py:name.",
+        doc="group_centered, normalized, leave_one_out, total_reward (no baseline), gae (the group's mean as the "
+        "value; there is no critic), none (rewards teach nothing), or your own as module:name or file.py:name.",
     )
     gamma: float = chz.field(
         default=0.99, doc="Discount of later rewards, for gae.", validator=[between(0, 1), *_OF_TURNS]

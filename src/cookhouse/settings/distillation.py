@@ -77,6 +77,11 @@ class OnPolicyDistillationSettings(ReinforcementSettings, TeacherSettings, Teach
         validator=read_if(lambda config: config.num_eval, "with num_eval above 0", idle=[False]),
     )
 
+    @property
+    def scores_sequences(self) -> bool:
+        """A teacher is asked for them."""
+        return True
+
 
 @chz.chz
 class TeacherSamplingSettings:

@@ -98,7 +98,8 @@ class LossSettings(Checked):
             "importance_sampling; ppo where clip_low or clip_high is set",
         ),
         str,
-        f"Policy loss: {listed(POLICY_LOSSES, 'or')}. Or your own as module:name or file.py:name.",
+        f"Policy loss: {listed(POLICY_LOSSES, 'or')}. Or your own as module:name or file.py:name. ppo is the clipping "
+        "of PPO: there is no critic.",
     )
     clip_low: float | None = chz.field(
         default=None,
@@ -158,6 +159,16 @@ class EnvironmentSettings(ModelSettings, SeedSettings, GroupSettings):
 class RolloutTrainingSettings(TrainingSettings, EnvironmentSettings, SamplingSettings, RolloutSettings):
     """Settings of every recipe that trains on what the present weights do in environments."""
 
+    @property
+    def num_draws(self) -> int:
+        """Batches that a step may sample until it is full."""
+        return 1
+
+    @property
+    def scores_sequences(self) -> bool:
+        """True if somebody is asked for the logprobs of whole sequences."""
+        return False
+
 
 @chz.chz
 class ReinforcementSettings(
@@ -169,6 +180,19 @@ class ReinforcementSettings(
     LossSettings,
 ):
     """Settings of every recipe that learns by reward."""
+
+    @property
+    def has_reference(self) -> bool:
+        """True if divergence from a reference is measured."""
+        return self.compute_kl or self.kl_coef > 0
+
+    @property
+    def num_draws(self) -> int:
+        return self.max_batches_drawn if self.constant_reward_groups == "replace" else 1
+
+    @property
+    def scores_sequences(self) -> bool:
+        return self.has_reference or self.policy_loss.reads_unsampled_tokens
 
     @chz.validate
     def _pieces_have_groups(self) -> None:

@@ -4,128 +4,99 @@ where each is paused and measured at its rung, and the best are promoted.
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cookhouse.errors import InputError
 from cookhouse.report import RunRecord, other_data
-from cookhouse.runs import RunFolder, RunResult, RunSummary, read_record, read_result
+from cookhouse.runs import RunSummary, read_record, read_result
 from cookhouse.sweeps.halving import DIVERGED, Halving, Job, RungResult, read_halving, rungs_of, write_halving
-from cookhouse.sweeps.record import SweepRecord, write_page, write_sweep
+from cookhouse.sweeps.record import write_page, write_sweep
 from cookhouse.sweeps.settings import SweepSettings
+from cookhouse.sweeps.state import SweepState
 from cookhouse.sweeps.table import measured_value, paused_value
 from cookhouse.telemetry import events, find_metric, keys, ranked
 from cookhouse.workflows.pipeline import RunChild
-from cookhouse.workflows.stages.stage import SlotStage, Stage
-from cookhouse.workflows.stages.state import RunState
-
-
-@dataclass(kw_only=True)
-class SweepState(RunState):
-    """State that the stages of a sweep share."""
-
-    config: SweepSettings
-    document: str
-    folder: RunFolder = field(init=False)
-    path: Path = field(init=False)
-    results: dict[str, RunResult[Any]] = field(default_factory=dict)
-    """Of the runs that came to an end or were interrupted, by name."""
-    errors: dict[str, str] = field(default_factory=dict)
-    """What ended the others that have begun, by name."""
-    record: SweepRecord = field(init=False)
-    halving: Halving | None = None
-    """Its decisions, of a sweep by successive halving."""
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while these are written."""
-    is_whole: bool = False
-    """Whether every run came to its end, or was stopped by a decision."""
-    registered_model: str | None = None
-    """What the best run was registered as."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRuns:
-    """The runs of a sweep. One that fails leaves the others alone."""
+    """The runs of a sweep. One that fails leaves the others alone; so each is prepared when its turn comes."""
 
-    runs: Mapping[str, Mapping[str, Any]]
+    state: SweepState
     run_child: RunChild
-    title: str = "runs"
-    reads: tuple[str, ...] = ("config", "folder", "path", "results", "errors")
-    writes: tuple[str, ...] = ("record", "results", "errors", "is_whole")
-    parts: tuple[Stage[SweepState], ...] = ()
 
     @property
-    def children(self) -> Sequence[str]:
-        return tuple(self.runs)
+    def path(self) -> Path:
+        return self.state.folder.path
 
-    def with_parts(self, name: str, instead: Sequence[Stage[Any] | SlotStage[Any]]) -> "SweepRuns":
-        del instead
-        raise InputError(f"{name} is no stage of this workflow, which consists of other runs")
+    async def run(self) -> bool:
+        """Run them, and write what came of them; the result is False if the sweep was interrupted.
 
-    async def prepare(self, state: SweepState) -> None:
-        """Each run is prepared when its turn comes: one that cannot work leaves the others alone."""
-
-    async def run(self, state: SweepState) -> bool:
+        Raises:
+            InputError: every run failed, and there is an earlier sweep to put back.
+        """
+        state, context = self.state, self.state.context
         try:
-            with state.interrupt.deferred():
-                await self.run_all(state)
+            with context.interrupt.deferred():
+                await self.run_all()
         finally:
-            state.record = await asyncio.to_thread(write_sweep, state.path, state.errors)
-            await asyncio.to_thread(write_page, state.path)
+            state.record = await asyncio.to_thread(write_sweep, self.path, state.errors)
+            await asyncio.to_thread(write_page, self.path)
         if state.folder.replaces and state.errors and not state.results:
             failed = "; ".join(f"run {name}: {error}" for name, error in state.errors.items())
             raise InputError(f"every run of the sweep failed: {failed}")
-        if state.errors and not state.interrupt.is_requested:
-            state.status = "errored"
-            state.error = InputError(f"{len(state.errors)} of {len(self.runs)} runs failed: {', '.join(state.errors)}")
+        if state.errors and not context.interrupt.is_requested:
+            failed = f"{len(state.errors)} of {len(state.runs)} runs failed: {', '.join(state.errors)}"
+            context.status, context.error = "errored", InputError(failed)
         return state.is_whole
 
-    async def run_all(self, state: SweepState) -> None:
+    async def run_all(self) -> None:
         """Run what there is to run, as many at a time as the settings say."""
-        waiting = iter(self.runs.items())
+        state, waiting = self.state, iter(self.state.runs.items())
 
         async def work() -> None:
             for name, settings in waiting:
-                if state.interrupt.is_requested:
+                if state.context.interrupt.is_requested:
                     return
-                await self._run_one(state, name, settings)
+                await self._run_one(name, settings)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(state.config.jobs, len(self.runs))):
+            for _ in range(min(state.config.jobs, len(state.runs))):
                 group.create_task(work())
-        is_over = len(state.results) + len(state.errors) == len(self.runs)
+        is_over = len(state.results) + len(state.errors) == len(state.runs)
         state.is_whole = is_over and not any(result.summary.is_interrupted for result in state.results.values())
 
-    async def _run_one(self, state: SweepState, name: str, settings: Mapping[str, Any]) -> None:
-        _report(state, name, "begins")
-        record = await self.run_child_of(state, name, settings)
+    async def _run_one(self, name: str, settings: Mapping[str, Any]) -> None:
+        self.report(name, "begins")
+        record = await self.run_child_of(name, settings)
         if record is None:
             return
-        how = "interrupted and saved" if state.results[name].summary.is_interrupted else "finished"
-        _report(state, name, how if record.headline is None else f"{how}, {record.headline.text}")
+        how = "interrupted and saved" if self.state.results[name].summary.is_interrupted else "finished"
+        self.report(name, how if record.headline is None else f"{how}, {record.headline.text}")
 
-    async def run_child_of(self, state: SweepState, name: str, settings: Mapping[str, Any]) -> RunRecord | None:
+    async def run_child_of(self, name: str, settings: Mapping[str, Any]) -> RunRecord | None:
         """Run one, and read what it has left so far; None: it failed."""
+        state = self.state
         try:
-            result = await self.run_child(state.context, state.config.recipe, state.path / name, settings)
+            result = await self.run_child(state.context, state.config.recipe, self.path / name, settings)
         except Exception as error:
-            self.fail(state, name, f"{type(error).__name__}: {error}")
+            self.fail(name, f"{type(error).__name__}: {error}")
             return None
         state.results[name] = result
         await asyncio.to_thread(state.folder.begin)
-        return await asyncio.to_thread(read_record, state.path / name)
+        return await asyncio.to_thread(read_record, self.path / name)
 
-    def fail(self, state: SweepState, name: str, error: str) -> None:
+    def fail(self, name: str, error: str) -> None:
         """Note that a run failed, and why."""
-        state.errors[name] = error
-        _report(state, name, f"failed, and the others go on: {error}")
+        self.state.errors[name] = error
+        self.report(name, f"failed, and the others go on: {error}")
 
-
-def _report(state: SweepState, name: str, what: str) -> None:
-    """Say how a run stands."""
-    state.telemetry.event(events.RUN_PART, text=f"run {name}: {what}")
+    def report(self, name: str, what: str) -> None:
+        """Say how a run stands."""
+        self.state.context.telemetry.event(events.RUN_PART, text=f"run {name}: {what}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,24 +108,29 @@ class HalvedRuns(SweepRuns):
             the data of one end before its last step; or the decisions of an earlier launch cannot be read.
     """
 
-    reads: tuple[str, ...] = (*SweepRuns.reads, "writing")
-    writes: tuple[str, ...] = (*SweepRuns.writes, "halving")
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while decisions are written."""
 
-    async def run_all(self, state: SweepState) -> None:
-        halving = await asyncio.to_thread(read_halving, state.path) or _start(state.config)
+    @property
+    def halving(self) -> Halving:
+        assert self.state.halving is not None
+        return self.state.halving
+
+    async def run_all(self) -> None:
+        state = self.state
+        state.halving = halving = await asyncio.to_thread(read_halving, self.path) or _start(state.config)
         halving.reopen()
-        state.halving = halving
-        num_jobs = min(state.config.jobs, len(self.runs))
+        num_jobs = min(state.config.jobs, len(state.runs))
         running: set[str] = set()
         refused: list[InputError] = []
         is_measured = asyncio.Condition()
 
         def next_job() -> Job | None:
-            left = [name for name in self.runs if name not in state.errors]
+            left = [name for name in state.runs if name not in state.errors]
             return halving.next_job(left, running, completes_rungs=num_jobs == 1)
 
         async def work() -> None:
-            while not (refused or state.interrupt.is_requested):
+            while not (refused or state.context.interrupt.is_requested):
                 if (job := next_job()) is None:
                     if not running:
                         return
@@ -164,7 +140,7 @@ class HalvedRuns(SweepRuns):
                 halving.note(job)
                 running.add(job.run)
                 try:
-                    await self._run_to_rung(state, halving, job)
+                    await self._run_to_rung(job)
                 except InputError as error:
                     refused.append(error)
                 finally:
@@ -177,68 +153,65 @@ class HalvedRuns(SweepRuns):
                 group.create_task(work())
         if refused:
             raise refused[0]
-        if state.interrupt.is_requested and next_job() is not None:
+        if state.context.interrupt.is_requested and next_job() is not None:
             return
         state.is_whole = True
         halving.end(state.errors)
-        await _keep(state, halving)
-        self._load_results(state, halving)
+        await self._keep()
+        self._load_results()
 
-    async def _run_to_rung(self, state: SweepState, halving: Halving, job: Job) -> None:
+    async def _run_to_rung(self, job: Job) -> None:
         """Train a run to its rung, and note what is measured of it there."""
-        await _keep(state, halving)
-        name, step = job.run, halving.rungs[job.rung]
-        is_last = job.rung + 1 == len(halving.rungs)
-        _report(state, name, f"training to step {step:,}")
+        await self._keep()
+        halving, name = self.halving, job.run
+        step, is_last = halving.rungs[job.rung], job.rung + 1 == len(halving.rungs)
+        self.report(name, f"training to step {step:,}")
         paused = {"pause_at_step": None if is_last else step, "pause_metric": None if is_last else halving.metric}
-        record = await self.run_child_of(state, name, {"eval_at_start": False, **self.runs[name], **paused})
+        record = await self.run_child_of(name, {"eval_at_start": False, **self.state.runs[name], **paused})
         if record is None:
             return
-        summary = state.results[name].summary
+        summary = self.state.results[name].summary
         if summary.is_interrupted and not summary.is_paused:
-            _report(state, name, "interrupted and saved")
+            self.report(name, "interrupted and saved")
             return
-        await self._measure(state, halving, job, record, summary)
+        await self._measure(job, record, summary)
 
-    async def _measure(
-        self, state: SweepState, halving: Halving, job: Job, record: RunRecord, summary: RunSummary
-    ) -> None:
+    async def _measure(self, job: Job, record: RunRecord, summary: RunSummary) -> None:
+        halving = self.halving
         _check_steps(job.run, summary, halving.rungs[-1])
         if not halving.measured:
             _choose_metric(halving, record, summary)
         elif job.rung == 0:
             first = halving.measured[0].run
-            _check_data(
-                _metric(halving), {first: await asyncio.to_thread(read_record, state.path / first), job.run: record}
-            )
+            other = await asyncio.to_thread(read_record, self.path / first)
+            _check_data(_metric(halving), {first: other, job.run: record})
         metric = find_metric(_metric(halving), record.declared)
-        result = _rung_result(halving, job.run, job.rung, record, summary)
+        result = _rung_result(metric.name, job, record, summary)
         if result is None:
-            self.fail(state, job.run, f"it did not measure {metric.name} after step {summary.num_steps:,}")
+            self.fail(job.run, f"it did not measure {metric.name} after step {summary.num_steps:,}")
             return
         halving.measured.append(result)
-        await _keep(state, halving)
+        await self._keep()
         found = DIVERGED if result.value is None else metric.text(result.value)
         how = "paused" if summary.is_paused else "finished"
-        _report(state, job.run, f"{how} after step {result.step:,}, {metric.label} {found}")
+        self.report(job.run, f"{how} after step {result.step:,}, {metric.label} {found}")
 
-    def _load_results(self, state: SweepState, halving: Halving) -> None:
+    async def _keep(self) -> None:
+        async with self.writing:
+            await asyncio.to_thread(write_halving, self.path, self.halving)
+
+    def _load_results(self) -> None:
         """Read the results of runs that had finished before this launch."""
-        for each in halving.measured:
-            if each.is_finished and each.run not in state.results:
-                result = read_result(state.path / each.run)
+        for each in self.halving.measured:
+            if each.is_finished and each.run not in self.state.results:
+                result = read_result(self.path / each.run)
                 if result is not None:
-                    state.results[each.run] = result
+                    self.state.results[each.run] = result
 
 
 def _metric(halving: Halving) -> str:
     assert halving.metric is not None
     return halving.metric
-
-
-async def _keep(state: SweepState, halving: Halving) -> None:
-    async with state.writing:
-        await asyncio.to_thread(write_halving, state.path, halving)
 
 
 def _start(config: SweepSettings) -> Halving:
@@ -252,16 +225,15 @@ def _start(config: SweepSettings) -> Halving:
     )
 
 
-def _rung_result(halving: Halving, run: str, rung: int, record: RunRecord, summary: RunSummary) -> RungResult | None:
+def _rung_result(metric: str, job: Job, record: RunRecord, summary: RunSummary) -> RungResult | None:
     """Measurement of a run that is paused at a rung, or has finished; None: the metric was not."""
-    assert halving.metric is not None
-    value, stderr = _value(record, halving.metric, summary)
+    value, stderr = _value(record, metric, summary)
     if value is None:
         return None
     is_finite = math.isfinite(value)
     return RungResult(
-        run=run,
-        rung=rung,
+        run=job.run,
+        rung=job.rung,
         step=summary.num_steps,
         value=value if is_finite else None,
         stderr=stderr if is_finite else None,

@@ -15,7 +15,14 @@ from cookhouse.training.clients.client import (
 from cookhouse.training.clients.fake import FakeSamplingClient, FakeService, FakeTrainingClient
 from cookhouse.training.clients.logprobs import ComputeLogprobs, target_logprobs
 from cookhouse.training.clients.noop import NoopService
-from cookhouse.training.clients.session import SessionSpec, SessionStatus, TrainingSession, open_session, service_errors
+from cookhouse.training.clients.session import (
+    SessionSpec,
+    SessionStatus,
+    TrainingSession,
+    close_service,
+    open_session,
+    service_errors,
+)
 from cookhouse.training.clients.waiting import Waiting
 from cookhouse.training.clients.watch import Watch
 from cookhouse.training.interrupt import Interrupt
@@ -30,6 +37,7 @@ from cookhouse.training.loop.objective import (
     Loss,
     Objective,
     ServiceLoss,
+    answered_datums,
     likelihood_metrics,
     supervised_objective,
 )
@@ -51,7 +59,7 @@ from cookhouse.training.loop.slots import (
     ScheduledEvaluation,
     SlotNames,
 )
-from cookhouse.training.loop.source import Batches, BatchSource, Source, as_datums
+from cookhouse.training.loop.source import Batches, BatchSource, Remembering, Source, as_datums
 from cookhouse.training.loop.step_log import StepLog
 from cookhouse.training.work import Assembled, Assembler, Work
 
@@ -86,6 +94,7 @@ __all__ = [
     "PairLogprobs",
     "PairLossOffer",
     "PendingCheckpoint",
+    "Remembering",
     "RollingSaves",
     "SamplingClient",
     "ScheduledEvaluation",
@@ -103,7 +112,9 @@ __all__ = [
     "Waiting",
     "Watch",
     "Work",
+    "answered_datums",
     "as_datums",
+    "close_service",
     "connect_to",
     "drop_checkpoint",
     "likelihood_metrics",

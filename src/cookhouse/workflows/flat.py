@@ -7,7 +7,7 @@ weights. Its run cannot be resumed: Ctrl-C ends it at once.
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,45 +15,69 @@ from typing import Any
 
 import chz
 
+from cookhouse import algorithms as alg
 from cookhouse.errors import InputError
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import FolderChoice, RunFolder, RunResult, RunSummary, open_folder
 from cookhouse.runs.names import REPORT_FILE
-from cookhouse.settings import OptimizerSettings
-from cookhouse.settings.defaults import has_default
+from cookhouse.settings import OptimizerSettings, has_default
 from cookhouse.telemetry import events, read_metrics
-from cookhouse.training import AdamSchedule, Connect, ServiceClient, service_errors
-from cookhouse.training.clients.session import close_service
+from cookhouse.training import Connect, ServiceClient, close_service, service_errors
 from cookhouse.weights.checkpoints import Checkpoint
-from cookhouse.workflows.base.batch_size import batches_of, fit_batch
-from cookhouse.workflows.base.length import steps_notes
-from cookhouse.workflows.base.summary import RatedConfig, settings_notes
-from cookhouse.workflows.stages.body import Stages
-from cookhouse.workflows.stages.registering import is_registered, register_run
-from cookhouse.workflows.stages.sinks import start_sinks
-from cookhouse.workflows.stages.stage import Stage, stage
-from cookhouse.workflows.stages.state import RunState
-from cookhouse.workflows.stages.workflow import Workflow
 
 Loaded = tuple[Any, Sequence[Any]] | tuple[Any, Sequence[Any], Sequence[str]]
 """A renderer, what each step trains on, and what a person should know of that, a sentence each."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """Trained weights, by their `tinker://` path, and the service that has them."""
+
+    service: ServiceClient
+    sampler_path: str
+
+
 @dataclass(kw_only=True)
-class FlatState(RunState):
+class FlatState(alg.RunState):
     """State that the stages of a flat file share."""
 
-    config: RatedConfig
+    config: alg.RatedConfig
     file: Path
-    descent: Descent
-    """What the trained weights are to the base model."""
     loaded: Loaded = field(init=False)
-    notes: list[str] = field(default_factory=list)
-    """What a person should know before it is trained."""
     folder: RunFolder = field(init=False)
-    service: ServiceClient = field(init=False)
-    sampler_path: str = field(init=False)
+    trained: Trained = field(init=False)
     registered_model: ModelVersion | None = None
+
+    def facts(self) -> Mapping[str, str]:
+        return {
+            "code": str(self.file),
+            "tokenizer": self.config.model_name,
+            "renderer": self.config.renderer_name,
+            "steps": f"{len(self.loaded[1]):,} in all",
+        }
+
+    def result(self, seconds: float) -> RunResult[Any]:
+        rows = read_metrics(self.folder.metrics)
+        path, sampler_path = self.folder.path, self.trained.sampler_path
+        report = path / REPORT_FILE
+        summary = RunSummary(
+            recipe=self.context.recipe,
+            model_name=self.config.model_name,
+            folder=path,
+            is_interrupted=False,
+            num_steps=len(rows),
+            total_steps=len(rows),
+            seconds=seconds,
+            figures=(),
+            samples=(),
+            report=report if report.exists() else None,
+            state_path=None,
+            sampler_path=sampler_path,
+            next_command=f"cookhouse sample {shlex.quote(str(path))}",
+            registered_model=None if self.registered_model is None else self.registered_model.id,
+        )
+        artifacts = {"folder": str(path), "report": str(report), "sampler_path": sampler_path}
+        return RunResult(state=self, metrics=rows[-1], artifacts=artifacts, summary=summary)
 
 
 def flat_workflow(
@@ -62,59 +86,57 @@ def flat_workflow(
     load: Callable[[Any], Any],
     train: Callable[[Any, Any, Path, Connect], Awaitable[str]],
     descent: Descent = Descent.FINE_TUNED_FROM,
-) -> Workflow[FlatState]:
-    """The stages of a flat file."""
+) -> alg.Workflow[FlatState]:
+    """The stages of a flat file; `descent` is what the trained weights are to the base model."""
 
-    @stage(doing="reading the data", reads=("config",), writes=("loaded", "notes"))
-    async def load_dataset(state: FlatState) -> None:
-        if state.context.choice is FolderChoice.RESUME:
+    @alg.stage(doing="reading the data")
+    async def load_dataset(context: alg.RunContext, config: alg.RatedConfig) -> tuple[Loaded, alg.RatedConfig]:
+        if context.choice is FolderChoice.RESUME:
             raise InputError(
-                f"log_path {state.context.folder.path} exists, and {state.context.recipe} never continues a run; "
+                f"log_path {context.folder.path} exists, and {context.recipe} never continues a run; "
                 "choose another, or set behavior_if_log_dir_exists=delete"
             )
-        state.loaded = await asyncio.to_thread(load, state.config)
-        if _fit_batch(state):
-            state.loaded = await asyncio.to_thread(load, state.config)
-        state.notes += [note for notes in state.loaded[2:] for note in notes]
-        if isinstance(state.config, OptimizerSettings):
-            schedule = AdamSchedule(settings=state.config, total_steps=len(state.loaded[1]))
+        loaded: Loaded = await asyncio.to_thread(load, config)
+        fitted = _fit_batch(context, config, loaded)
+        if fitted is not config:
+            config, loaded = fitted, await asyncio.to_thread(load, fitted)
+        context.notes += [note for notes in loaded[2:] for note in notes]
+        if isinstance(config, OptimizerSettings):
+            schedule = alg.AdamSchedule(settings=config, total_steps=len(loaded[1]))
             schedule.params(0)  # refuses before anything is opened
-            state.notes += schedule.notes
-        state.notes += await asyncio.to_thread(_length_notes, state.config, load)
-        state.notes += await asyncio.to_thread(partial(settings_notes, state.config, by_reward=True))
+            context.notes += schedule.notes
+        context.notes += await asyncio.to_thread(_length_notes, config, load)
+        context.notes += await asyncio.to_thread(partial(alg.settings_notes, config, by_reward=True))
+        return loaded, config
 
-    async def train_in_folder(state: FlatState) -> None:
-        for note in state.notes:
-            state.telemetry.event(events.DATA_NOTE, text=note)
-        connect = state.context.connect
+    async def train_in_folder(
+        context: alg.RunContext, config: alg.RatedConfig, loaded: Loaded, folder: RunFolder
+    ) -> Trained:
+        for note in context.notes:
+            context.telemetry.event(events.DATA_NOTE, text=note)
+        services: list[ServiceClient] = []
 
-        async def connect_and_keep() -> ServiceClient:
-            service = state.service = await connect()
-            state.closing.push_async_callback(lambda: close_service(service, state.status))
+        async def connect() -> ServiceClient:
+            service = await context.connect()
+            services.append(service)
+            context.closing.push_async_callback(lambda: close_service(service, context.status))
             return service
 
-        with service_errors(f"running {state.context.recipe}"):
-            state.sampler_path = await train(state.config, state.loaded, state.folder.path, connect_and_keep)
+        with service_errors(f"running {context.recipe}"):
+            sampler_path = await train(config, loaded, folder.path, connect)
+        return Trained(service=services[-1], sampler_path=sampler_path)
 
-    training = Stage(
-        name="train",
-        doing="training",
-        run=train_in_folder,
-        reads=("config", "notes", "loaded", "folder"),
-        writes=("sampler_path", "service"),
-        needs=("service",),
-    )
-    return Workflow(
+    return alg.Workflow(
         name="flat",
         state_class=FlatState,
-        start=lambda context: FlatState(context=context, config=config, file=file, descent=descent),
+        inputs={"config": config, "file": file},
         setup=(load_dataset, init_folder),
-        body=Stages(parts=(training,)),
-        final=(save_final, register_model),
-        cleanup=cleanup,
-        result=_result,
-        facts=_facts,
-        notes=lambda state: state.notes,
+        body=alg.stages_in_order(
+            alg.Stage(name="train", doing="training", function=train_in_folder, needs=("service",))
+        ),
+        final=(save_final, register_model(descent)),
+        cleanup=alg.cleanup,
+        descent=descent,
     )
 
 
@@ -122,106 +144,65 @@ def _length_notes(config: Any, load: Callable[[Any], Any]) -> list[str]:
     """Of a file that has epochs, and somebody set how many."""
     if "num_epochs" not in chz.chz_fields(config) or has_default(config, "num_epochs") or config.max_steps is None:
         return []
-    return steps_notes(config, len(load(chz.replace(config, num_epochs=1, max_steps=None))[1]))
+    return alg.steps_notes(config, len(load(chz.replace(config, num_epochs=1, max_steps=None))[1]))
 
 
-def _fit_batch(state: FlatState) -> bool:
-    """True if the data are to be read anew, in batches of another size."""
-    config: Any = state.config
+def _fit_batch(context: alg.RunContext, config: Any, loaded: Loaded) -> Any:
+    """The config, or one with another batch size, in which the data are to be read anew."""
     if "batch_size" not in chz.chz_fields(config):
-        return False
-    num_items = sum(map(len, state.loaded[1]))
-    num_rows = num_items // getattr(config, "num_epochs", 1)
-    before: int = config.batch_size
-    return fit_batch(state, batches_of(num_rows), f"{num_rows:,} rows") != before
+        return config
+    num_rows = sum(map(len, loaded[1])) // getattr(config, "num_epochs", 1)
+    return alg.fit_batch(context, config, alg.batches_of(num_rows), f"{num_rows:,} rows")
 
 
-@stage(doing="opening the run directory", writes=("folder",), leaves_files=True)
-async def init_folder(state: FlatState) -> None:
+@alg.stage(doing="opening the run directory", leaves_files=True)
+async def init_folder(context: alg.RunContext) -> RunFolder:
     """Make the run directory anew."""
-    state.folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
-    state.closing.push_async_callback(_close_folder, state)
-    state.telemetry.add(state.folder.run_json)
-    await start_sinks(state.context, state.folder.path)
-    state.closing.callback(_report_rows, state)
+    folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
+    context.closing.push_async_callback(_close_folder, context, folder)
+    context.telemetry.add(folder.run_json)
+    await alg.start_sinks(context, folder.path)
+    context.closing.callback(_report_rows, context, folder)
+    return folder
 
 
-def _report_rows(state: FlatState) -> None:
+def _report_rows(context: alg.RunContext, folder: RunFolder) -> None:
     """The file writes its metrics by itself: sinks hear of them at the end."""
-    for row in read_metrics(state.folder.metrics):
-        state.telemetry.metrics(row["step"], {name: value for name, value in row.items() if name != "step"})
-    state.telemetry.event(events.RUN_END, status=state.status)
+    for row in read_metrics(folder.metrics):
+        context.telemetry.metrics(row["step"], {name: value for name, value in row.items() if name != "step"})
+    context.telemetry.event(events.RUN_END, status=context.status)
 
 
-async def _close_folder(state: FlatState) -> None:
-    await asyncio.to_thread(state.folder.end, state.status, state.error)
-    state.folder.close()
-    if isinstance(state.error, InputError | asyncio.CancelledError):
-        state.folder.discard()
+async def _close_folder(context: alg.RunContext, folder: RunFolder) -> None:
+    await asyncio.to_thread(folder.end, context.status, context.error)
+    folder.close()
+    if isinstance(context.error, InputError | asyncio.CancelledError):
+        folder.discard()
 
 
-@stage(doing="saving the weights", reads=("folder", "sampler_path"))
-async def save_final(state: FlatState) -> None:
+@alg.stage(doing="saving the weights")
+async def save_final(folder: RunFolder, trained: Trained) -> None:
     """Record the weights, so that `cookhouse sample RUN` finds them."""
-    await asyncio.to_thread(state.folder.begin)  # what it is given may be refused as late as in its training
-    count = len(read_metrics(state.folder.metrics))
-    state.folder.checkpoints.append(
-        Checkpoint(
-            name="final", epoch=0, batch=count, step=count, final=True, state_path=None, sampler_path=state.sampler_path
-        )
+    await asyncio.to_thread(folder.begin)  # what it is given may be refused as late as in its training
+    count, path = len(read_metrics(folder.metrics)), trained.sampler_path
+    folder.checkpoints.append(
+        Checkpoint(name="final", epoch=0, batch=count, step=count, final=True, state_path=None, sampler_path=path)
     )
 
 
-@stage(
-    doing="registering the model",
-    reads=("descent", "folder", "service"),
-    writes=("registered_model",),
-    uses=("registry",),
-    when=lambda state: is_registered(state.context),
-)
-async def register_model(state: FlatState) -> None:
-    """Register the trained weights under the name that the run was given."""
-    last = read_metrics(state.folder.metrics)[-1]
-    metrics = {name: value for name, value in last.items() if name != "step"}
-    saved = state.folder.checkpoints.read()[-1]
-    registered = await register_run(state.context, saved, metrics, state.descent, service=state.service)
-    state.registered_model = registered
+def register_model(descent: Descent) -> alg.Stage:
+    """The stage that registers the trained weights under the name that the run was given."""
 
+    async def register(context: alg.RunContext, folder: RunFolder, trained: Trained) -> ModelVersion | None:
+        last = read_metrics(folder.metrics)[-1]
+        metrics = {name: value for name, value in last.items() if name != "step"}
+        saved = folder.checkpoints.read()[-1]
+        return await alg.register_run(context, saved, metrics, descent, service=trained.service)
 
-@stage(doing="ending the session")
-async def cleanup(state: FlatState) -> None:
-    """End the session and stop logging."""
-    await state.closing.aclose()
-
-
-def _result(state: FlatState, seconds: float) -> RunResult[FlatState]:
-    rows = read_metrics(state.folder.metrics)
-    path = state.folder.path
-    report = path / REPORT_FILE
-    summary = RunSummary(
-        recipe=state.context.recipe,
-        model_name=state.config.model_name,
-        folder=path,
-        is_interrupted=False,
-        num_steps=len(rows),
-        total_steps=len(rows),
-        seconds=seconds,
-        figures=(),
-        samples=(),
-        report=report if report.exists() else None,
-        state_path=None,
-        sampler_path=state.sampler_path,
-        next_command=f"cookhouse sample {shlex.quote(str(path))}",
-        registered_model=None if state.registered_model is None else state.registered_model.id,
+    return alg.Stage(
+        name="register_model",
+        doing="registering the model",
+        function=register,
+        uses=("registry",),
+        when=alg.is_registered,
     )
-    artifacts = {"folder": str(path), "report": str(report), "sampler_path": state.sampler_path}
-    return RunResult(state=state, metrics=rows[-1], artifacts=artifacts, summary=summary)
-
-
-def _facts(state: FlatState) -> dict[str, str]:
-    return {
-        "code": str(state.file),
-        "tokenizer": state.config.model_name,
-        "renderer": state.config.renderer_name,
-        "steps": f"{len(state.loaded[1]):,} in all",
-    }

@@ -3,20 +3,17 @@
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cookhouse import algorithms as alg
 from cookhouse.runs import RunFolder, RunResult, RunSummary, open_folder
 from cookhouse.settings import RunSettings
-from cookhouse.workflows.stages.body import Child, Children, PipelineState
-from cookhouse.workflows.stages.stage import stage
-from cookhouse.workflows.stages.state import RunContext
-from cookhouse.workflows.stages.workflow import Workflow
 
-RunChild = Callable[[RunContext, str, Path, Mapping[str, Any]], Awaitable[RunResult[Any]]]
+RunChild = Callable[[alg.RunContext, str, Path, Mapping[str, Any]], Awaitable[RunResult[Any]]]
 """Runs a recipe in a folder, with settings, for the run of that context."""
-PrepareChild = Callable[[RunContext, str, Path, Mapping[str, Any]], Awaitable[None]]
+PrepareChild = Callable[[alg.RunContext, str, Path, Mapping[str, Any]], Awaitable[None]]
 """Prepares the same, and runs nothing."""
 
 
@@ -31,41 +28,87 @@ class ChildRun:
 
 
 @dataclass(kw_only=True)
-class PipelineRunState(PipelineState):
+class PipelineRunState(alg.RunState):
     """State that the stages of a pipeline share."""
 
     config: RunSettings
+    runs: Sequence[ChildRun]
+    folder: RunFolder = field(init=False)
+    """The run directory; each run has one below it."""
+    results: dict[str, RunResult[Any]] = field(default_factory=dict)
+    """Of the runs that are over, by name."""
+
+    def facts(self) -> Mapping[str, str]:
+        return {run.name: run.recipe for run in self.runs}
+
+    def result(self, seconds: float) -> RunResult[Any]:
+        """The figures of the last run that was begun, and the metrics of each under its name."""
+        context, results, path = self.context, self.results.values(), self.folder.path
+        last, is_interrupted = list(results)[-1].summary, context.status == "interrupted"
+        resume = f"cookhouse {context.command} log_path={shlex.quote(str(path))} behavior_if_log_dir_exists=resume"
+        summary = RunSummary(
+            recipe=context.recipe,
+            model_name=self.config.model_name,
+            folder=path,
+            is_interrupted=is_interrupted,
+            num_steps=sum(result.summary.num_steps for result in results),
+            total_steps=sum(result.summary.total_steps for result in results),
+            seconds=seconds,
+            figures=last.figures,
+            samples=last.samples,
+            remark=last.remark,
+            report=last.report,
+            state_path=last.state_path,
+            sampler_path=last.sampler_path,
+            next_command=resume if is_interrupted else last.next_command,
+            stopped=context.interrupt.reason if is_interrupted else None,
+        )
+        metrics = by_run(self.results, lambda result: result.metrics)
+        artifacts = {"folder": str(path), **by_run(self.results, lambda result: result.artifacts)}
+        return RunResult(state=self, metrics=metrics, artifacts=artifacts, summary=summary)
+
+
+def by_run(
+    results: Mapping[str, RunResult[Any]], values: Callable[[RunResult[Any]], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Values of several runs, each under the name of its run, as in `sft/test/nll`."""
+    return {f"{name}/{key}": value for name, result in results.items() for key, value in values(result).items()}
 
 
 def pipeline_workflow(
     config: RunSettings, runs: Sequence[ChildRun], run_child: RunChild, prepare_child: PrepareChild
-) -> Workflow[PipelineRunState]:
+) -> alg.Workflow[PipelineRunState]:
     """The runs in order; a pipeline that is resumed goes on in the first that has not finished."""
 
-    def child(run: ChildRun) -> Child[PipelineRunState]:
-        async def run_it(state: PipelineRunState, folder: Path) -> RunResult[Any]:
-            folders = {name: result.summary.folder for name, result in state.results.items()}
-            return await run_child(state.context, run.recipe, folder, run.settings(folders))
+    async def run(parts: Sequence[alg.Stage], state: PipelineRunState) -> bool:
+        del parts
+        for each in runs:
+            if state.results and state.context.interrupt.is_requested:
+                return False
+            settings = each.settings({name: result.summary.folder for name, result in state.results.items()})
+            result = await run_child(state.context, each.recipe, state.folder.path / each.name, settings)
+            state.results[each.name] = result
+            await asyncio.to_thread(state.folder.begin)
+            if result.summary.is_interrupted:
+                return False
+        return True
 
-        async def prepare_it(state: PipelineRunState, folder: Path) -> None:
+    async def prepare(state: PipelineRunState) -> None:
+        """Of the runs, those that take nothing from others: nothing of what these leave is there."""
+        for each in runs:
             try:
-                settings = run.settings(_NotYet())
+                settings = each.settings(_NotYet())
             except _NotYetError:
-                return
-            await prepare_child(state.context, run.recipe, folder, settings)
+                continue
+            await prepare_child(state.context, each.recipe, state.context.folder.path / each.name, settings)
 
-        return Child(name=run.name, run=run_it, prepare=prepare_it)
-
-    return Workflow(
+    return alg.Workflow(
         name="pipeline",
         state_class=PipelineRunState,
-        start=lambda context: PipelineRunState(context=context, config=config),
+        inputs={"config": config, "runs": runs},
         setup=(init_folder,),
-        body=Children(runs=tuple(child(run) for run in runs)),
-        final=(),
+        body=alg.Body(title="runs", children=tuple(each.name for each in runs), run=run, prepare=prepare),
         cleanup=cleanup,
-        result=_result,
-        facts=lambda state: {run.name: run.recipe for run in runs},  # noqa: ARG005
     )
 
 
@@ -86,54 +129,23 @@ class _NotYet(Mapping[str, Path]):
         raise _NotYetError
 
 
-@stage(doing="opening the folder", writes=("folder", "path"), leaves_files=True)
-async def init_folder(state: PipelineRunState) -> None:
+@alg.stage(doing="opening the folder", leaves_files=True)
+async def init_folder(context: alg.RunContext) -> RunFolder:
     """Open the folder that the runs' own are in."""
-    folder = await asyncio.to_thread(open_folder, state.context.folder, state.context.choice)
-    state.folder, state.path = folder, folder.path
-    state.closing.push_async_callback(_close_folder, state, folder)
+    folder = await asyncio.to_thread(open_folder, context.folder, context.choice)
+    context.closing.push_async_callback(close_folder, context, folder)
+    return folder
 
 
-async def _close_folder(state: PipelineRunState, folder: RunFolder) -> None:
-    await asyncio.to_thread(folder.end, state.status, state.error)
+async def close_folder(context: alg.RunContext, folder: RunFolder) -> None:
+    """Close the folder of runs; one in which no run has left anything goes."""
+    await asyncio.to_thread(folder.end, context.status, context.error)
     folder.close()
     if not any(path.is_dir() for path in folder.path.iterdir()):
         folder.discard()
 
 
-@stage(doing="closing the folder")
-async def cleanup(state: PipelineRunState) -> None:
+@alg.stage(doing="closing the folder")
+async def cleanup(context: alg.RunContext) -> None:
     """Stop logging; a folder in which no run has left anything goes."""
-    await state.closing.aclose()
-
-
-def _result(state: PipelineRunState, seconds: float) -> RunResult[PipelineRunState]:
-    """The figures of the last run that was begun, and the metrics of each under its name."""
-    last, is_interrupted = list(state.results.values())[-1].summary, state.status == "interrupted"
-    folder = shlex.quote(str(state.path))
-    resume = f"cookhouse {state.context.command} log_path={folder} behavior_if_log_dir_exists=resume"
-    summary = RunSummary(
-        recipe=state.context.recipe,
-        model_name=state.config.model_name,
-        folder=state.path,
-        is_interrupted=is_interrupted,
-        num_steps=sum(result.summary.num_steps for result in state.results.values()),
-        total_steps=sum(result.summary.total_steps for result in state.results.values()),
-        seconds=seconds,
-        figures=last.figures,
-        samples=last.samples,
-        remark=last.remark,
-        report=last.report,
-        state_path=last.state_path,
-        sampler_path=last.sampler_path,
-        next_command=resume if is_interrupted else last.next_command,
-        stopped=state.interrupt.reason if is_interrupted else None,
-    )
-    metrics = {
-        f"{name}/{key}": value for name, result in state.results.items() for key, value in result.metrics.items()
-    }
-    artifacts = {
-        "folder": str(state.path),
-        **{f"{name}/{key}": value for name, result in state.results.items() for key, value in result.artifacts.items()},
-    }
-    return RunResult(state=state, metrics=metrics, artifacts=artifacts, summary=summary)
+    await context.closing.aclose()

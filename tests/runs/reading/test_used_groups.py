@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cookhouse.algorithms.rollouts.rollout_log import GroupId, RolloutLog
 from cookhouse.errors import InputError
 from cookhouse.runs.reading.used_groups import used_groups
-from cookhouse.workflows.reinforcement.rollout_log import GroupId, RolloutLog
 
 
 def test_they_are_those_that_the_run_recorded(tmp_path: Path) -> None:

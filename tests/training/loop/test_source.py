@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cookhouse.errors import InputError
 from cookhouse.training import Assembled, BatchSource, as_datums
 from cookhouse.weights.checkpoints import Cursor
 
@@ -144,3 +145,46 @@ async def test_a_batch_that_hangs_on_the_weights_is_made_once_it_is_asked_for() 
         await asyncio.sleep(0.01)
         assert made == list(range(number + 1))
     assert await source.next_work() is None
+
+
+class Remembers(Numbered):
+    """Counts its batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def get_batch(self, index: int) -> Any:
+        self.seen.append(index)
+        return super().get_batch(index)
+
+    def state(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def restore(self, state: Any) -> None:
+        self.seen = list(state["seen"])
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+async def test_what_a_data_set_remembers_is_part_of_the_place_and_comes_back(ahead: bool) -> None:
+    """Catches a resume that begins with an empty memory, and a memory saved with the batch made ahead in it."""
+    source = BatchSource(Remembers(), as_datums, total_steps=4, steps_per_epoch=2, ahead=ahead)
+    await source.next_work()
+    saved = source.cursor
+    await source.next_work()
+    await source.aclose()
+    assert (saved.step, saved.loop_state) == (1, {"seen": [0]})
+    resumed = Remembers()
+    BatchSource(resumed, as_datums, total_steps=4, steps_per_epoch=2, cursor=saved)
+    assert resumed.seen == [0]
+
+
+async def test_a_memory_that_cannot_be_saved_is_refused() -> None:
+    class Odd(Remembers):
+        def state(self) -> dict[str, Any]:
+            return {"seen": {1, 2}}
+
+    source = BatchSource(Odd(), as_datums, total_steps=4, steps_per_epoch=2)
+    with pytest.raises(InputError, match=r"state\(\) of Odd cannot be saved with a checkpoint"):
+        await source.next_work()
+    await source.aclose()

@@ -7,15 +7,18 @@ import pytest
 import tinker
 
 from cookhouse.assets import TINY_MODEL
-from cookhouse.data import build_renderer
+from cookhouse.data import PromptRow, build_renderer
 from cookhouse.errors import InputError
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.settings import OffPolicyDistillationSettings
 from cookhouse.training import FakeService
 from cookhouse.workflows.distillation.off_policy import example_tokens
-from cookhouse.workflows.distillation.samples import AnswerExtractor, TeacherQuestion, TeacherSampler, refuse_all_failed
+from cookhouse.workflows.distillation.questions import TeacherQuestion
+from cookhouse.workflows.distillation.samples import AnswerExtractor, TeacherSampler, refuse_all_failed
 
 pytestmark = pytest.mark.anyio
+
+ROW = PromptRow(prompt=[], answer=None, source="x:1")
 
 
 @pytest.mark.parametrize(("context", "expected"), [(None, 8), (100, 8), (12, 7), (5, 1)])
@@ -31,8 +34,8 @@ async def test_an_answer_has_the_room_that_its_prompt_leaves(context: int | None
 
     reader = AnswerExtractor(build_renderer(TINY_MODEL, "human_ai"), None)
     settings = OffPolicyDistillationSettings(max_tokens=8)
-    question = TeacherQuestion(number=0, messages=[], student_tokens=[1], teacher_tokens=[1, 2, 3, 4, 5], source="x:1")
-    await TeacherSampler(Recording(), reader, settings, stop=[], seed=0, context_tokens=context)([question], 0)
+    question = TeacherQuestion(number=0, row=ROW, student_tokens=[1], teacher_tokens=[1, 2, 3, 4, 5])
+    await TeacherSampler(Recording(), reader, settings, context_tokens=context)([question], 0)
     assert asked == [expected]
 
 
@@ -44,8 +47,8 @@ async def test_a_service_that_gives_fewer_answers_than_asked_has_failed_for_the_
 
     reader = AnswerExtractor(build_renderer(TINY_MODEL, "human_ai"), None)
     settings = OffPolicyDistillationSettings(samples_per_prompt=2)
-    question = TeacherQuestion(number=0, messages=[], student_tokens=[1], teacher_tokens=[1], source="x:1")
-    [answers] = await TeacherSampler(Empty(), reader, settings, stop=[], seed=0)([question], 0)
+    question = TeacherQuestion(number=0, row=ROW, student_tokens=[1], teacher_tokens=[1])
+    [answers] = await TeacherSampler(Empty(), reader, settings)([question], 0)
     assert [answer.failed for answer in answers] == ["request", "request"]
     with pytest.raises(InputError, match=r"all 2 answers .* failed; the first: the service gave fewer answers than"):
         refuse_all_failed(answers, "to a prompt")
@@ -75,10 +78,9 @@ async def seeds(settings: OffPolicyDistillationSettings, cache: Path | None = No
     said = get_tokenizer(TINY_MODEL).encode(" so\n", add_special_tokens=False)
     reader = AnswerExtractor(build_renderer(TINY_MODEL, "human_ai"), None)
     questions = [
-        TeacherQuestion(number=number, messages=[], student_tokens=[1], teacher_tokens=[1, 2], source=f"x:{number}")
-        for number in range(2)
+        TeacherQuestion(number=number, row=ROW, student_tokens=[1], teacher_tokens=[1, 2]) for number in range(2)
     ]
-    sampler = TeacherSampler(Recording(), reader, settings, stop=[], seed=0, cache=cache)
+    sampler = TeacherSampler(Recording(), reader, settings, cache=cache)
     found = []
     for epoch in range(2):
         asked.clear()

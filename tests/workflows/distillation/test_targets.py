@@ -11,8 +11,7 @@ from cookhouse.data import shifted_datum
 from cookhouse.errors import ServiceError
 from cookhouse.training import Work
 from cookhouse.weights.checkpoints import Cursor
-from cookhouse.workflows.distillation.assembler import TeacherTargets
-from cookhouse.workflows.distillation.objective import FORWARD_KL, taught_objective
+from cookhouse.workflows.distillation.answers import FORWARD_KL, TeacherTargets, taught_objective
 
 pytestmark = pytest.mark.anyio
 

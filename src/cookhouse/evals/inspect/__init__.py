@@ -1,4 +1,4 @@
-"""Weights as a model of Inspect AI, and its tasks as evaluations. It is an extra: nothing imports its modules early."""
+"""Weights as a model of Inspect AI, and its tasks as evaluations. It is an extra: only `records` is imported early."""
 
 import importlib.util
 import sys

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from cookhouse.evals.benchmarks.attempts import Attempt, Grade, SampledAnswer
 from cookhouse.evals.benchmarks.benchmark import ItemText
 from cookhouse.evals.benchmarks.figures import Estimate
 from cookhouse.evals.inspect.messages import said_after, to_shown
+from cookhouse.evals.inspect.records import InspectResult
 
 _NO_NAME = re.compile(r"[^\w.@-]+")
 _STDERR = "stderr"
@@ -24,23 +24,6 @@ _TO_FLOAT = value_to_float()
 _LEFT_OUT = {"events", "store", "attachments"}
 """Of samples, which may be large."""
 _CUT = ("max_tokens", "model_length")
-
-
-@dataclass(frozen=True, kw_only=True)
-class InspectResult:
-    """A task that has been run."""
-
-    name: str
-    """Figures stand under it: `inspect/TASK`."""
-    log: Path
-    """Inspect AI's own."""
-    figures: Mapping[str, Estimate]
-    """By `SCORER/METRIC`."""
-    items: Mapping[int, ItemText]
-    attempts: Sequence[Attempt]
-    """An answer for each epoch. `correct` is the value of the first scorer, and of that the first if it gives several;
-    right is 1 and wrong 0 where these are letters or words.
-    """
 
 
 def read_result(log: Path, sample_ids: Sequence[int | str]) -> InspectResult:

@@ -15,26 +15,13 @@ from inspect_ai.model import GenerateConfig, ModelAPI
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.evals.inspect import task_spec
-from cookhouse.evals.inspect.logs import InspectResult, read_result, result_name
+from cookhouse.evals.inspect.logs import read_result, result_name
 from cookhouse.evals.inspect.opening import opened, opened_model
+from cookhouse.evals.inspect.records import InspectResult, InspectTask
 from cookhouse.evals.inspect.running import inspect_turn
 
 _SETTINGS = "cookhouse"
 """Of a log's metadata."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InspectTask:
-    """A task, and those of its samples that are asked."""
-
-    name: str
-    """Its figures stand under it."""
-    spec: str
-    """As `inspect eval` names it."""
-    all_ids: Sequence[int | str]
-    asked_ids: Sequence[int | str]
-    epochs: int
-    """How often each is asked."""
 
 
 @dataclass(frozen=True, kw_only=True)

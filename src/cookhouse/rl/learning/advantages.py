@@ -92,8 +92,8 @@ def of_total_rewards(baseline: Callable[[ArrayLike], Floats]) -> Advantages:
 
 
 def gae_advantages(group: TrajectoryGroup, settings: AdvantageSettings) -> list[Floats]:
-    """`gae` without a value network: the value of every turn is the mean total reward of the group, and the group
-    reward is paid on the last turn. On one-turn episodes that is `group_centered`.
+    """`gae` without a critic: the value of every turn is the mean total reward of the group, and the group reward is
+    paid on the last turn. On one-turn episodes that is `group_centered`.
     """
     rewards_G = group.get_total_rewards()
     value = float(np.mean(rewards_G))

@@ -3,10 +3,11 @@
 q is the logprob recorded when a token was sampled, lp its logprob under other weights, d = q − lp. Every mean is over
 the sampled (masked) tokens of all datums.
 
-Legend: T positions of a datum, D datums, M the sampled tokens of all datums end to end.
+Legend: T positions of a datum, D datums, M the sampled tokens of all datums end to end, S those of one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import tinker
@@ -116,33 +117,51 @@ def kl_penalty(
     return penalized, {"optim/kl_reference": mean}
 
 
+TeacherTerm: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.float64]], ArrayLike]
+"""What a teacher adds to the advantages of the S sampled tokens of a datum, in their order: (S,), of their logprobs in
+nats under the weights that sampled them, (S,), and under the teacher, (S,).
+"""
+
+
+def teacher_log_ratio(student_S: NDArray[np.float64], teacher_S: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much likelier the teacher finds each token, −d: advantages whose policy gradient is that of the reverse
+    divergence (https://thinkingmachines.ai/blog/on-policy-distillation).
+    """
+    return teacher_S - student_S
+
+
 def teacher_advantages(
     data_D: Sequence[tinker.Datum],
     teacher_D_T: Sequence[ArrayLike],
     coefs_D: Sequence[float],
     *,
     gamma: float = 0.0,
+    term: TeacherTerm = teacher_log_ratio,
 ) -> list[tinker.Datum]:
-    """Datums with −coef · mask · d added to their advantages, d against a teacher's logprobs, which stand next to them
-    as `teacher_logprobs` (https://thinkingmachines.ai/blog/on-policy-distillation). `gamma` as in `kl_penalty`.
+    """Datums with coef · `term` added to their advantages, against a teacher's logprobs, which stand next to them as
+    `teacher_logprobs`. `gamma` as in `kl_penalty`.
 
     Raises:
-        InputError: logprobs that do not match the datums.
+        InputError: logprobs that do not match the datums, or a term that is not one finite number for each token.
     """
     _log_ratios(data_D, teacher_D_T)
     taught = []
     for datum, teacher, coef in zip(data_D, teacher_D_T, coefs_D, strict=True):
         is_sampled_T, teacher_T = datum.loss_fn_inputs["mask"].to_numpy() > 0, np.asarray(teacher, dtype=np.float64)
-        d_T = datum.loss_fn_inputs["logprobs"].to_numpy().astype(np.float64) - teacher_T
-        term_T = np.where(is_sampled_T, -coef * d_T, 0.0)
+        student_T = datum.loss_fn_inputs["logprobs"].to_numpy().astype(np.float64)
+        term_S = np.asarray(term(student_T[is_sampled_T], teacher_T[is_sampled_T]), dtype=np.float64)
+        if term_S.shape != (is_sampled_T.sum(),) or not np.isfinite(term_S).all():
+            raise InputError(
+                f"a teacher's term has the shape {term_S.shape} for {is_sampled_T.sum()} sampled tokens, or something "
+                "in it that is no number; return a finite number for each"
+            )
+        term_T = np.zeros(teacher_T.shape)
+        term_T[is_sampled_T] = coef * term_S
         if gamma > 0:
             term_T = np.where(is_sampled_T, discounted_future_sum(term_T, gamma), 0.0)
-        advantages_T = datum.loss_fn_inputs["advantages"].to_numpy() + term_T
-        inputs = {
-            **datum.loss_fn_inputs,
-            "advantages": tinker.TensorData.from_numpy(advantages_T.astype(np.float32)),
-            "teacher_logprobs": tinker.TensorData.from_numpy(np.where(is_sampled_T, teacher_T, 0.0).astype(np.float32)),
-        }
+        taught_T = np.where(is_sampled_T, teacher_T, 0.0).astype(np.float32)
+        datum = with_advantages(datum, datum.loss_fn_inputs["advantages"].to_numpy() + term_T)
+        inputs = {**datum.loss_fn_inputs, "teacher_logprobs": tinker.TensorData.from_numpy(taught_T)}
         taught.append(tinker.Datum(model_input=datum.model_input, loss_fn_inputs=inputs))
     return taught
 

@@ -51,6 +51,7 @@ class PendingCheckpoint:
             best=self.best,
             state_path=state_path,
             sampler_path=sampler_path,
+            loop_state=self.cursor.loop_state,
         )
 
 

@@ -1,12 +1,14 @@
 """Sources of work: the protocol that the loop reads, and batches of a data set, prepared one ahead."""
 
 import asyncio
+import json
 import time
-from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import tinker
 
+from cookhouse.errors import InputError
 from cookhouse.training.work import Assembled, Assembler, Work
 from cookhouse.weights.checkpoints import Cursor
 
@@ -51,9 +53,22 @@ class Batches(Protocol[T_co]):
         """Batches in an epoch."""
 
 
+@runtime_checkable
+class Remembering(Protocol):
+    """A data set that remembers something between steps, such as how often a problem was solved. A checkpoint saves it,
+    and a resumed run restores it.
+    """
+
+    def state(self) -> Mapping[str, Any]:
+        """What to save, in JSON's types; called between two batches."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up what was saved."""
+
+
 class BatchSource(Generic[T, P]):
     """Batches of a data set, epoch after epoch, `total_steps` in all; the next is made while one is trained on, unless
-    it depends on the weights.
+    it depends on the weights. What a `Remembering` data set remembers is part of the cursor.
 
     next_work ──takes──► the one prepared batch ◄──assembles── read by a worker thread, one at a time
     """
@@ -80,6 +95,8 @@ class BatchSource(Generic[T, P]):
         self._epoch: int | None = None
         self._reading: asyncio.Task[T] | None = None
         self._prepared: asyncio.Task[Work[P]] | None = None
+        if isinstance(dataset, Remembering) and self._cursor.loop_state:
+            dataset.restore(self._cursor.loop_state)
 
     @property
     def cursor(self) -> Cursor:
@@ -139,7 +156,26 @@ class BatchSource(Generic[T, P]):
 
     def _after(self, cursor: Cursor) -> Cursor:
         is_last = cursor.batch + 1 == self._steps_per_epoch
-        return Cursor(epoch=cursor.epoch + is_last, batch=0 if is_last else cursor.batch + 1, step=cursor.step + 1)
+        return Cursor(
+            epoch=cursor.epoch + is_last,
+            batch=0 if is_last else cursor.batch + 1,
+            step=cursor.step + 1,
+            loop_state=_saved_state(self._dataset),
+        )
+
+
+def _saved_state(dataset: object) -> Mapping[str, Any]:
+    """A copy of what a data set remembers, as JSON gives it back. Raises `InputError` for what is not JSON's."""
+    if not isinstance(dataset, Remembering):
+        return {}
+    try:
+        state: dict[str, Any] = json.loads(json.dumps(dict(dataset.state()), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"state() of {type(dataset).__name__} cannot be saved with a checkpoint ({error}); return texts, numbers, "
+            "lists and dicts"
+        ) from error
+    return state
 
 
 async def as_datums(batch: Sequence[tinker.Datum]) -> Assembled[None]:

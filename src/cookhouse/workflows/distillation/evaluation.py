@@ -1,25 +1,28 @@
-"""Held-out prompts: the record of a teacher's own answers, kept in the run directory, and those of the student at one
-point of a run, compared with what is to be said.
+"""Held-out prompts: the record of a teacher's own answers, kept in the run directory; those of the student at one point
+of a run, compared with what is to be said; and how far the student has come to its teacher.
 """
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cookhouse import algorithms as alg
 from cookhouse.chat import Message, Renderer, parse_messages, text_of
 from cookhouse.data import Conversation, PromptRow
 from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, is_exact_match
 from cookhouse.files import write_whole
 from cookhouse.report import RecordedAnswer
-from cookhouse.runs.samples import answer_from_row
-from cookhouse.telemetry import Telemetry, Values
+from cookhouse.runs import Figure, RunResult, answer_from_row
+from cookhouse.runs.names import TEACHER_FILE
+from cookhouse.telemetry import Telemetry, Values, keys
 from cookhouse.training import SamplingClient, TrainingClient
-from cookhouse.workflows.base.answers import asked_of, recorded_answer
-from cookhouse.workflows.base.evaluation import record_metrics
 from cookhouse.workflows.distillation.samples import TeacherAnswer, refuse_all_failed
+from cookhouse.workflows.distillation.teachers import TeacherService
+
+GAP_CLOSED = "distillation/gap_closed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +35,19 @@ class TeacherRecord:
     """Whole, of those whose answers a student is asked for by their text."""
 
 
-def write_teacher_record(path: Path, record: TeacherRecord) -> None:
-    """Keep it. Raises `InputError` where it cannot be written."""
+async def kept_record(
+    context: alg.RunContext, opened: alg.OpenedRun, ask: Callable[[], Awaitable[TeacherRecord]]
+) -> TeacherRecord:
+    """The record of a run's teachers, who are asked once in a run. Raises `InputError` where it cannot be kept."""
+    path = opened.folder.path / TEACHER_FILE
+    if opened.folder.resume is not None and (kept := read_teacher_record(path)) is not None:
+        return kept
+    with context.telemetry.span("evaluate_teacher"):
+        record = await ask()
     row: dict[str, Any] = {"metrics": dict(record.metrics), "answers": [asdict(answer) for answer in record.answers]}
     row["prompts"] = [list(prompt) for prompt in record.prompts]
     write_whole(path, json.dumps(row, indent=1) + "\n")
+    return record
 
 
 def read_teacher_record(path: Path) -> TeacherRecord | None:
@@ -77,7 +88,7 @@ def expected_answers(rows: Sequence[PromptRow], answers: Sequence[TeacherAnswer]
         prompts.append(row.prompt)
         recorded.append(
             RecordedAnswer(
-                **asked_of(row.prompt),
+                **alg.asked_of(row.prompt),
                 expected=expected.strip(),
                 answer=answer.text.strip(),
                 is_correct=answer.failed is None and is_exact_match(answer.text, expected),
@@ -138,11 +149,56 @@ class StudentEvaluation:
         answers = self._evaluator.answers
         agreed = [is_exact_match(each.answer, said[repr([*each.prompt])]) for each in answers]
         found["agreement"] = sum(agreed) / len(agreed)
-        self._keep(step, [recorded_answer(answer) for answer in answers])
-        return record_metrics(self._telemetry, step, found)
+        self._keep(step, [alg.recorded_answer(answer) for answer in answers])
+        return alg.record_metrics(self._telemetry, step, found)
 
 
 def _conversation(prompt: Sequence[Message], answer: RecordedAnswer) -> Conversation:
     said: Message = {"role": "assistant", "content": answer.expected}
     extra = {} if answer.group is None else {"skill": answer.group}
     return Conversation(messages=[*prompt, said], source=f"the held-out prompt {answer.prompt[:80]!r}", extra=extra)
+
+
+@dataclass(kw_only=True)
+class TaughtState(alg.TrainingState):
+    """State that the stages of every run that learns from teachers share."""
+
+    teacher_service: TeacherService = field(init=False)
+    teacher_results: TeacherRecord = field(default_factory=TeacherRecord)
+    """What the teachers themselves answer to what is held out."""
+    distillation_metrics: dict[str, float] = field(default_factory=dict)
+    """Of the last step: `loss` and `forward_kl`, or `teacher_kl`, also by data set and by position; and how many of the
+    teacher's answers were dropped."""
+
+    def teacher_figures(self, first: alg.Row, after: alg.Row) -> Sequence[Figure]:
+        """Score of the teacher itself, and the student's share of the way to it."""
+        metrics = self.teacher_results.metrics
+        compared = [name for name in metrics if name in ("teacher/env/all/correct", "teacher/exact_match")]
+        if not compared:
+            return []
+        name, score = compared[0], metrics[compared[0]]
+        own = name.replace("teacher/", "test/")
+        before, now = first.get(own), after.get(own)
+        label = "held-out score of the teacher itself"
+        figures = [Figure(name=name, label=label, before=score, after=score, is_share=True)]
+        if before is not None and now is not None and score > before:
+            closed, label = (now - before) / (score - before), "share of the gap to the teacher closed"
+            figures.append(Figure(name=GAP_CLOSED, label=label, before=0.0, after=closed, is_share=True))
+        return figures
+
+    def result(self, seconds: float) -> RunResult[Any]:
+        """As of every run; the state has the last step's metrics, also where this launch took none, and answers have
+        the teacher's next to them.
+        """
+        of_steps = (keys.TEACHER_KL, "distill/", "train/", "optim/loss")
+        self.distillation_metrics = {
+            name.removeprefix("train/"): value
+            for name, value in alg.last_step(self.opened.folder).items()
+            if name.startswith(of_steps)
+        }
+        made, record = super().result(seconds), self.teacher_results
+        said = {answer.question: answer.answer for answer in record.answers}
+        samples = [
+            replace(each, teacher=said.get((each.earlier, each.prompt, each.expected))) for each in made.summary.samples
+        ]
+        return replace(made, metrics={**made.metrics, **record.metrics}, summary=replace(made.summary, samples=samples))

@@ -1,222 +1,106 @@
 """Off-policy distillation: a teacher answers prompts, and the student learns its answers; and prompt distillation,
 where the teacher has a prompt that the student does not see.
+
+Rows become questions (`questions`), the teacher's samples (`samples`) datums, whose loss is cross-entropy (`answers`).
 """
 
 import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
 import chz
 
-from cookhouse.data.rows.marks import mark_remarks
+from cookhouse import algorithms as alg
+from cookhouse.chat import Renderer
+from cookhouse.data import count_items, mark_remarks
 from cookhouse.files import file_errors
 from cookhouse.models.catalog import context_tokens
-from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.registry import Descent
-from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE, TEACHER_SAMPLES_FILE
-from cookhouse.sampling_client import TopKClient
+from cookhouse.runs import Figure, Preview
+from cookhouse.runs.names import TEACHER_SAMPLES_FILE
+from cookhouse.sampling_client import SamplingClient, TopKClient
 from cookhouse.settings import OffPolicyDistillationSettings
-from cookhouse.telemetry import events
-from cookhouse.training import BatchSource, Cadence, ScheduledEvaluation
-from cookhouse.weights.names import find_weights
-from cookhouse.workflows.base.batch_size import batches_of, fit_batch
-from cookhouse.workflows.base.evaluation import init_evaluators, scheduled_evaluators
-from cookhouse.workflows.base.rows import kept_tokens, recorded_sources, sources_of
-from cookhouse.workflows.base.run import open_run, set_steps
-from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
-from cookhouse.workflows.base.summary import settings_notes
-from cookhouse.workflows.base.tokenizer import format_notes, load_renderer
-from cookhouse.workflows.base.workflow import training_workflow
-from cookhouse.workflows.distillation.assembler import AnswerAssembler, QuestionBatch, QuestionDataset, TeacherTargets
+from cookhouse.telemetry import events, keys
+from cookhouse.workflows.distillation.answers import FORWARD_KL, AnswerAssembler, TeacherTargets, taught_objective
 from cookhouse.workflows.distillation.evaluation import (
     StudentEvaluation,
+    TaughtState,
     TeacherRecord,
     expected_answers,
-    read_teacher_record,
-    write_teacher_record,
+    kept_record,
 )
-from cookhouse.workflows.distillation.objective import taught_objective
 from cookhouse.workflows.distillation.questions import (
+    QuestionBatch,
+    QuestionDataset,
+    QuestionRows,
+    Questions,
+    preview,
     questions_of,
     read_rows,
-    read_teacher_prompt,
 )
-from cookhouse.workflows.distillation.samples import AnswerExtractor, TeacherQuestion, TeacherSampler
-from cookhouse.workflows.distillation.state import OffPolicyState
-from cookhouse.workflows.distillation.summary import distillation_result, off_policy_facts, off_policy_figures
-from cookhouse.workflows.distillation.teacher_service import (
-    Student,
-    TeacherService,
-    check_teacher,
-    connect_to_teacher,
+from cookhouse.workflows.distillation.samples import DROPPED, SAMPLES, AnswerExtractor, TeacherSampler
+from cookhouse.workflows.distillation.teachers import TeacherService, check_places, cleanup_teacher, teacher_service
+
+
+@dataclass(kw_only=True)
+class OffPolicyState(TaughtState):
+    """State that the stages of a run that learns a teacher's answers share."""
+
+    config: OffPolicyDistillationSettings
+    bundled: str
+    """Folder of the bundled rows."""
+    rows: QuestionRows = field(init=False)
+    reader: AnswerExtractor = field(init=False)
+    questions: Questions = field(init=False)
+    objective: alg.Objective[None] = field(init=False)
+    teacher: SamplingClient = field(init=False)
+
+    def data_facts(self) -> Mapping[str, str]:
+        config, asked, prompt = self.config, self.questions.train.questions, self.rows.teacher_prompt
+        longest = max(len(each.teacher_tokens) for each in asked)
+        return {
+            "teacher": teacher_name(config),
+            "teacher is told": "as the student is" if prompt is None else f"{len(prompt.text):,} characters more",
+            "prompts": f"{len(asked):,} to train on, {len(self.questions.held_out):,} held out; "
+            f"{config.samples_per_prompt} answers to each, {config.teacher_samples}",
+            "longest prompt": f"{longest:,} tokens, of the teacher's; answers of at most {config.max_tokens:,} more",
+            "context": alg.context_fact(self.questions.context_tokens),
+            "learned": f"the {config.teacher_top_k} most likely tokens"
+            if config.teacher_top_k
+            else "what the teacher says",
+        }
+
+    def previews(self) -> Sequence[Preview]:
+        return preview(self.questions, self.config.model_name)
+
+    def figures(self, first: alg.Row, last: alg.Row, after: alg.Row) -> Sequence[Figure]:
+        """Held-out answers that are as expected and as the teacher's, loss, the divergence from the teacher, and how
+        many of its answers were of no use.
+        """
+        before, now = (row[DROPPED] / row[SAMPLES] if row.get(SAMPLES) else None for row in (first, last))
+        label = "teacher's answers that were dropped, first and last"
+        dropped = Figure(name=DROPPED, label=label, before=before, after=now, is_share=True)
+        return [
+            *alg.held_out_figures(_HELD_OUT, first, after),
+            alg.trained_figure(keys.TRAIN_LOSS, "training loss", first, last),
+            alg.trained_figure(FORWARD_KL, "divergence from the teacher (nats per token)", first, last),
+            *([dropped] if before or now else []),
+            *self.teacher_figures(first, after),
+        ]
+
+
+_HELD_OUT = (
+    (keys.TEST_EXACT_MATCH, "held-out exact match", True),
+    ("test/agreement", "held-out answers that are the teacher's", True),
 )
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 
-@stage(
-    doing="reading the prompts",
-    reads=("config", "bundled"),
-    writes=("teacher_prompt", "rows", "notes"),
-    uses=("datasets",),
-)
-async def load_dataset(state: OffPolicyState) -> None:
-    """Read the prompts, and the teacher's own."""
-    state.teacher_prompt = read_teacher_prompt(state.config.teacher_prompt)
-    sources = recorded_sources(state.config, state.bundled, state.context.folder.data)
-    state.rows = await asyncio.to_thread(read_rows, state.config, sources, state.teacher_prompt)
-    state.notes += state.rows.notes
-
-
-@stage(
-    doing="loading the tokenizer",
-    reads=("config", "notes"),
-    writes=("renderer", "teacher_renderer", "reader", "notes"),
-    uses=("registry",),
-)
-async def init_tokenizer(state: OffPolicyState) -> None:
-    """Load the tokenizer, and both renderers over it; and see that the teacher goes with the student."""
-    config = state.config
-    state.notes += format_notes(config)
-    state.renderer = await load_renderer(config, config.renderer_name)
-    other = config.teacher_renderer
-    state.teacher_renderer = state.renderer if other is None else await load_renderer(config, other)
-    state.reader = AnswerExtractor(state.teacher_renderer, config.answer_pattern)
-    await asyncio.to_thread(_check_teacher, state)
-
-
-def _check_teacher(state: OffPolicyState) -> None:
-    connect_to_teacher(state.context.adapters.teacher, state.config.teacher_base_url)
-    among = (state.context.folder.path.parent, RUNS_FOLDER)
-    origin = find_weights(state.teacher_name, state.context.adapters.registry).origin(among)
-    check_teacher(state.teacher_name, origin, _student(state.config))
-
-
-def _student(config: OffPolicyDistillationSettings) -> Student:
-    return Student(
-        model_name=config.model_name,
-        renderer_name=config.teacher_renderer or config.renderer_name,
-        force_renderer=config.force_renderer,
-    )
-
-
-@stage(
-    doing="tokenizing the prompts",
-    reads=("config", "rows", "renderer", "teacher_renderer", "teacher_prompt"),
-    writes=("dataset", "held_out", "objective", "context_tokens", "notes", "total_steps", "steps_per_epoch", "adam"),
-)
-async def build_distillation_dataset(state: OffPolicyState) -> None:
-    """Tokenize the prompts, and know from them how many steps there will be."""
-    config = state.config
-    state.notes += await asyncio.to_thread(settings_notes, config)
-    state.context_tokens = await asyncio.to_thread(context_tokens, config.model_name)
-    write = partial(questions_of, renderer=state.renderer, teacher=state.teacher_renderer, prompt=state.teacher_prompt)
-    state.notes += mark_remarks(state.rows.train, state.renderer.encoder, what="prompts")
-    train = _fitting(state, await asyncio.to_thread(write, state.rows.train))
-    batch_size = fit_batch(state, batches_of(len(train)), f"{len(train):,} prompts")
-    state.dataset = QuestionDataset(train, batch_size=batch_size, seed=config.seed)
-    state.held_out = await asyncio.to_thread(write, state.rows.test)
-    state.objective = taught_objective(has_teacher_logprobs=config.temperature == 1.0)
-    set_steps(state, len(state.dataset))
-    for pieces in preview(state):
-        state.telemetry.event(events.DATA_PREVIEW, pieces=json.dumps(pieces))
-
-
-def _fitting(state: OffPolicyState, questions: Sequence[TeacherQuestion]) -> list[TeacherQuestion]:
-    """Questions that leave room for an answer."""
-    limit = kept_tokens(state.config, state.context_tokens)
-    kept = [each for each in questions if max(len(each.student_tokens), len(each.teacher_tokens)) < limit]
-    if len(kept) < len(questions):
-        state.notes.append(
-            f"{len(questions) - len(kept):,} of {len(questions):,} prompts leave no room for an answer within "
-            f"{limit:,} tokens, and are left out"
-        )
-    return kept
-
-
-def preview(state: OffPolicyState) -> list[list[tuple[str, bool]]]:
-    """The first prompt as the teacher and as the student see it; nothing of either is trained on."""
-    decode = get_tokenizer(state.config.model_name).decode
-    first = state.dataset.questions[0]
-    seen = [first.teacher_tokens, *([] if first.teacher_tokens == first.student_tokens else [first.student_tokens])]
-    return [[(str(decode(list(tokens))), False)] for tokens in seen]
-
-
-@stage(
-    doing="loading the model",
-    reads=("config", "notes", "total_steps", "evaluators"),
-    writes=("folder", "checkpoints", "cursor", "session", "evaluations"),
-    needs=("service",),
-)
-async def init_session(state: OffPolicyState) -> None:
-    """Open the run directory and then the session: fresh, from weights, or where a checkpoint left off."""
-    await open_run(state)
-    state.evaluations += scheduled_evaluators(state.evaluators, state.telemetry, state.folder.evaluations)
-
-
-@stage(
-    doing="opening the teacher, asking it what is held out",
-    reads=(
-        *("config", "rows", "teacher_prompt", "renderer", "teacher_renderer", "reader", "held_out"),
-        *("context_tokens", "session", "folder"),
-    ),
-    writes=("teacher_service", "teacher", "teacher_results", "evaluations"),
-    needs=("service",),
-    uses=("teacher",),
-)
-async def init_teacher(state: OffPolicyState) -> None:
-    """Open the teacher, and have it answer the held-out prompts, once in a run."""
-    adapters, config = state.context.adapters, state.config
-    other = connect_to_teacher(adapters.teacher, config.teacher_base_url)
-    state.teacher_service = TeacherService(state.session.service, other)
-    state.closing.push_async_callback(state.teacher_service.aclose)
-    state.teacher = await state.teacher_service.open(state.teacher_name, _student(config), adapters.registry)
-    if not state.held_out:
-        return
-    path = state.folder.path / TEACHER_FILE
-    kept = read_teacher_record(path) if state.folder.resume is not None else None
-    if kept is None:
-        with state.telemetry.span("evaluate_teacher"):
-            kept = await _taught(state)
-        write_teacher_record(path, kept)
-    state.teacher_results = kept
-    evaluation = StudentEvaluation(
-        kept,
-        state.renderer,
-        max_tokens=config.eval_max_tokens,
-        context_tokens=state.context_tokens,
-        telemetry=state.telemetry,
-        keep=state.folder.write_answers,
-    )
-    cadence = Cadence(every=config.eval_every, at_start=config.eval_at_start)
-    state.evaluations.insert(0, ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
-
-
-async def _taught(state: OffPolicyState) -> TeacherRecord:
-    assert state.teacher is not None
-    greedy = chz.replace(state.config, temperature=0.0, samples_per_prompt=1)
-    ask = TeacherSampler(
-        state.teacher,
-        state.reader,
-        greedy,
-        stop=state.teacher_renderer.get_stop_sequences(),
-        seed=state.config.seed,
-        context_tokens=state.context_tokens,
-    )
-    answers = [said for [said] in await ask(state.held_out, 0)]
-    # What is distilled is what the teacher does with its prompt, whatever the data say.
-    rows = state.rows.test if state.teacher_prompt is None else [replace(row, answer=None) for row in state.rows.test]
-    return expected_answers(rows, answers, state.teacher_renderer)
-
-
-@stage(doing="closing the teacher", reads=("teacher_service",), writes=("teacher",))
-async def cleanup_teacher(state: OffPolicyState) -> None:
-    """Free what the teacher holds: its client, and the session with another service."""
-    state.teacher = None
-    await state.teacher_service.aclose()
+def teacher_name(config: OffPolicyDistillationSettings) -> str:
+    """The weights that teach: those that the run begins with where nobody else is named."""
+    return config.teacher_model or config.load_checkpoint_path or config.model_name
 
 
 def example_tokens(config: OffPolicyDistillationSettings, context_tokens: int | None) -> int:
@@ -224,57 +108,172 @@ def example_tokens(config: OffPolicyDistillationSettings, context_tokens: int | 
     # Who asks for the most likely tokens of a text samples a token behind it, which has to fit the context, too.
     if config.teacher_top_k and context_tokens is not None:
         context_tokens -= 1
-    return kept_tokens(config, context_tokens)
+    return alg.kept_tokens(config, context_tokens)
 
 
-def _source(state: OffPolicyState) -> BatchSource[QuestionBatch, None]:
-    config, client = state.config, state.teacher
-    assert client is not None
-    cache = state.folder.path / TEACHER_SAMPLES_FILE if config.teacher_samples == "cached" else None
-    if cache is not None and state.folder.resume is None:
+@alg.stage(doing="reading the prompts", uses=("datasets",))
+async def load_dataset(context: alg.RunContext, config: OffPolicyDistillationSettings, bundled: str) -> QuestionRows:
+    """Read the prompts, and the teacher's own."""
+    rows = await asyncio.to_thread(read_rows, config, alg.recorded_sources(config, bundled, context.folder.data))
+    context.notes += rows.notes
+    return rows
+
+
+@alg.stage(doing="loading the tokenizer", uses=("registry",))
+async def init_tokenizer(
+    context: alg.RunContext, config: OffPolicyDistillationSettings
+) -> tuple[Renderer, AnswerExtractor]:
+    """Load the tokenizer, and both renderers over it; and see that the teacher goes with the student."""
+    context.notes += alg.format_notes(config)
+    renderer, other = await alg.load_renderer(config, config.renderer_name), config.teacher_renderer
+    reader = AnswerExtractor(
+        renderer if other is None else await alg.load_renderer(config, other), config.answer_pattern
+    )
+    await check_places(context, config, [teacher_name(config)])
+    return renderer, reader
+
+
+@alg.stage(doing="tokenizing the prompts")
+async def build_distillation_dataset(
+    context: alg.RunContext,
+    config: OffPolicyDistillationSettings,
+    rows: QuestionRows,
+    renderer: Renderer,
+    reader: AnswerExtractor,
+) -> tuple[Questions, alg.Objective[None], alg.Steps, OffPolicyDistillationSettings]:
+    """Tokenize the prompts, and know from them how many steps there will be."""
+    notes = context.notes
+    notes += await asyncio.to_thread(alg.settings_notes, config)
+    limit = await asyncio.to_thread(context_tokens, config.model_name)
+    write = partial(questions_of, student=renderer, teacher=reader.renderer, prompt=rows.teacher_prompt)
+    notes += mark_remarks(rows.train, renderer.encoder, what="prompts")
+    written, room = await asyncio.to_thread(write, rows.train), alg.kept_tokens(config, limit)
+    fitting = [each for each in written if max(len(each.student_tokens), len(each.teacher_tokens)) < room]
+    if len(fitting) < len(written):
+        notes.append(
+            f"{len(written) - len(fitting):,} of {len(written):,} prompts leave no room for an answer within "
+            f"{room:,} tokens, and are left out"
+        )
+    config = alg.fit_batch(context, config, alg.batches_of(len(fitting)), f"{len(fitting):,} prompts")
+    train = QuestionDataset(fitting, batch_size=config.batch_size, seed=config.seed)
+    held_out = await asyncio.to_thread(write, rows.test)
+    questions = Questions(train=train, held_out=held_out, context_tokens=limit)
+    steps = alg.planned_steps(context, config, len(train), partial(_expected_tokens, config, len(fitting)))
+    for pieces in preview(questions, config.model_name):
+        context.telemetry.event(events.DATA_PREVIEW, pieces=json.dumps(pieces))
+    return questions, taught_objective(has_teacher_logprobs=config.temperature == 1.0), steps, config
+
+
+def _expected_tokens(
+    config: OffPolicyDistillationSettings, num_questions: int, total_steps: int, steps_per_epoch: int
+) -> alg.ExpectedTokens:
+    size, answers, length = config.batch_size, config.samples_per_prompt, config.max_tokens
+    asked = count_items(num_questions, batch_size=size, total_steps=total_steps, steps_per_epoch=steps_per_epoch)
+    return alg.ExpectedTokens(
+        tokens={"sampled_tokens": asked * answers * length},
+        degree="at most",
+        remark=f"{alg.in_steps(asked, total_steps, size)} prompts × {answers:,} answers × {length:,} tokens, by the "
+        "teacher",
+        on_top="prompts, and training on these with what was sampled; evaluations",
+    )
+
+
+@alg.stage(doing="loading the model", needs=("service",))
+async def init_session(
+    context: alg.RunContext,
+    config: OffPolicyDistillationSettings,
+    steps: alg.Steps,
+    evaluators: Sequence[alg.NamedEvaluator],
+) -> tuple[alg.OpenedRun, list[alg.ScheduledEvaluation]]:
+    """Open the run directory and then the session: fresh, from weights, or where a checkpoint left off."""
+    opened = await alg.open_run(context, config, steps, evaluators)
+    return opened, alg.scheduled(context, config, opened, evaluators)
+
+
+@alg.stage(doing="opening the teacher, asking it what is held out", needs=("service",), uses=("teacher",))
+async def init_teacher(
+    context: alg.RunContext,
+    config: OffPolicyDistillationSettings,
+    renderer: Renderer,
+    reader: AnswerExtractor,
+    questions: Questions,
+    opened: alg.OpenedRun,
+    evaluations: list[alg.ScheduledEvaluation],
+) -> tuple[TeacherService, SamplingClient, TeacherRecord]:
+    """Open the teacher, and have it answer the held-out prompts, once in a run."""
+    service = teacher_service(context, config, opened)
+    teacher = await service.open(teacher_name(config))
+    if not questions.held_out:
+        return service, teacher, TeacherRecord()
+
+    async def taught() -> TeacherRecord:
+        greedy = chz.replace(config, temperature=0.0, samples_per_prompt=1)
+        ask = TeacherSampler(teacher, reader, greedy, context_tokens=questions.context_tokens)
+        answers = [said for [said] in await ask(questions.held_out, 0)]
+        return expected_answers([each.row for each in questions.held_out], answers, reader.renderer)
+
+    record = await kept_record(context, opened, taught)
+    evaluation = StudentEvaluation(
+        record,
+        renderer,
+        max_tokens=config.eval_max_tokens,
+        context_tokens=questions.context_tokens,
+        telemetry=context.telemetry,
+        keep=opened.folder.write_answers,
+    )
+    cadence = alg.Cadence(every=config.eval_every, at_start=config.eval_at_start)
+    evaluations.insert(0, alg.ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence))
+    return service, teacher, record
+
+
+@alg.stage(parts=("teacher_inference", "build_distill_datums"))
+def get_distillation_batch(
+    context: alg.RunContext,
+    config: OffPolicyDistillationSettings,
+    renderer: Renderer,
+    reader: AnswerExtractor,
+    questions: Questions,
+    steps: alg.Steps,
+    opened: alg.OpenedRun,
+    teacher: SamplingClient,
+) -> alg.BatchSource[QuestionBatch, None]:
+    """The teacher's answers as batches, one prepared ahead; what is kept of them, from the start of the run."""
+    cache = opened.folder.path / TEACHER_SAMPLES_FILE if config.teacher_samples == "cached" else None
+    if cache is not None and opened.folder.resume is None:
         with file_errors(cache):
             cache.unlink(missing_ok=True)
-    ask = TeacherSampler(
-        client,
-        state.reader,
-        config,
-        stop=state.teacher_renderer.get_stop_sequences(),
-        seed=config.seed,
-        context_tokens=state.context_tokens,
-        cache=cache,
-    )
+    limit, top_k = questions.context_tokens, config.teacher_top_k
+    is_verbatim = config.teacher_renderer is None and config.answer_pattern is None
     assemble = AnswerAssembler(
-        ask,
-        state.renderer,
-        state.telemetry,
-        max_length=example_tokens(config, state.context_tokens),
-        is_verbatim=state.is_verbatim,
-        targets=None
-        if not config.teacher_top_k
-        else TeacherTargets(cast("TopKClient", client), state.teacher_name, config.teacher_top_k),
+        TeacherSampler(teacher, reader, config, context_tokens=limit, cache=cache),
+        context.telemetry,
+        max_length=example_tokens(config, limit),
+        renderer=None if is_verbatim else renderer,
+        targets=TeacherTargets(cast("TopKClient", teacher), teacher_name(config), top_k) if top_k else None,
     )
-    return batch_source(state, assemble)
+    return alg.batch_source(questions.train, assemble, steps, opened)
 
 
-def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) -> Workflow[OffPolicyState]:
+def off_policy_workflow(config: OffPolicyDistillationSettings, *, bundled: str) -> alg.Workflow[OffPolicyState]:
     """The stages of a run that learns what its teacher says; `bundled` is the folder of bundled rows."""
-    return training_workflow(
+    return alg.training_workflow(
         name="off_policy_distillation",
         state_class=OffPolicyState,
-        start=lambda context: OffPolicyState(context=context, config=config, bundled=bundled),
-        setup=(load_dataset, init_tokenizer, build_distillation_dataset, init_evaluators, init_session, init_teacher),
-        get_work=SlotStage(
-            name="get_distillation_batch",
-            make=_source,
-            reads=("config", "renderer", "teacher_renderer", "reader", "teacher", "context_tokens", "folder", *BATCHED),
-            parts=("teacher_inference", "build_distill_datums"),
+        inputs={"config": config, "bundled": bundled},
+        setup=(
+            load_dataset,
+            init_tokenizer,
+            build_distillation_dataset,
+            alg.init_evaluators,
+            init_session,
+            init_teacher,
         ),
-        forward_backward=objective_slot("distillation_forward_backward"),
-        log=log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
+        loop=alg.training_loop(
+            get_work=get_distillation_batch,
+            forward_backward=alg.objective_slot("distillation_forward_backward"),
+            log=alg.log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
+        ),
         final=(cleanup_teacher,),
         descent=Descent.DISTILLED_FROM,
-        result=partial(distillation_result, off_policy_figures),
-        facts=off_policy_facts,
-        previews=preview,
-        data_files=sources_of(config, bundled),
+        data_files=alg.sources_of(config, bundled),
     )

@@ -1,203 +1,276 @@
-"""On-policy distillation: the student attempts problems, and teachers say of each token how likely they find it."""
+"""On-policy distillation: the student attempts problems, and teachers say of each token how likely they find it.
+
+Groups of rollouts become datums with the advantages that rewards give, if any (`algorithms.rollouts`); its teacher's
+logprobs become further advantages (`TeacherAdvantages`); a policy loss trains on the datums.
+
+Legend: D datums, T positions of a datum.
+"""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from cookhouse.data import DataSource, parse_weights
-from cookhouse.envs import environment_tag
-from cookhouse.errors import InputError
-from cookhouse.naming import names_in
+import numpy as np
+import tinker
+from numpy.typing import NDArray
+
+from cookhouse import algorithms as alg
+from cookhouse.chat import Renderer
+from cookhouse.data import DataSource
 from cookhouse.registry import Descent
-from cookhouse.rl import GroupSampler
-from cookhouse.runs.names import RUNS_FOLDER, TEACHER_FILE
-from cookhouse.settings import OnPolicyDistillationSettings
-from cookhouse.telemetry import events
-from cookhouse.training import FinishedStep
-from cookhouse.weights.names import find_weights
-from cookhouse.workflows.base.evaluation import init_evaluators
-from cookhouse.workflows.base.slots import keep_slot, objective_slot
-from cookhouse.workflows.base.tokenizer import init_tokenizer
-from cookhouse.workflows.base.workflow import training_workflow
-from cookhouse.workflows.distillation.evaluation import TeacherRecord, read_teacher_record, write_teacher_record
-from cookhouse.workflows.distillation.state import NamedTeacher, OnPolicyState
-from cookhouse.workflows.distillation.summary import on_policy_facts, on_policy_result
-from cookhouse.workflows.distillation.teacher_service import (
-    Student,
+from cookhouse.rl import (
+    EnvGroupBuilder,
+    TeacherTerm,
+    TrajectoryGroup,
+    divergence_by_position,
+    teacher_advantages,
+    teacher_log_ratio,
+)
+from cookhouse.runs import Figure
+from cookhouse.settings import OnPolicyDistillationSettings, TeacherLossSettings
+from cookhouse.telemetry import Telemetry, events, keys
+from cookhouse.training import ComputeLogprobs, target_logprobs
+from cookhouse.workflows.distillation.evaluation import TaughtState, TeacherRecord, kept_record
+from cookhouse.workflows.distillation.teachers import (
+    NamedTeacher,
+    Teacher,
+    Teachers,
     TeacherService,
     check_logprobs,
-    check_teacher,
-    connect_to_teacher,
+    check_places,
+    cleanup_teacher,
+    dataset_of,
+    named_teachers,
+    no_logprobs,
+    teacher_of,
+    teacher_service,
 )
-from cookhouse.workflows.distillation.teachers import Teacher, TeacherAdvantages, Teachers
-from cookhouse.workflows.reinforcement.evaluation import attempt_all
-from cookhouse.workflows.reinforcement.policy import PolicySampler
-from cookhouse.workflows.reinforcement.rollouts import publish_slot, rollout_of
-from cookhouse.workflows.reinforcement.source import RolloutSource
-from cookhouse.workflows.reinforcement.state import Environments
-from cookhouse.workflows.reinforcement.trained_logprobs import TrainedLogprobs
-from cookhouse.workflows.reinforcement.workflow import (
-    build_env_group,
-    init_session,
-    post_kl_slot,
-    rollout_assembler,
-    rollout_log,
-    rollout_source,
-)
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
-build_distillation_dataset = replace(build_env_group, name="build_distillation_dataset")
+_FIRST_POSITIONS = 4
 
 
-@stage(doing="looking up the teachers", reads=("config", "environment_names"), writes=("named",), uses=("registry",))
-async def check_teachers(state: OnPolicyState) -> None:
+@dataclass(kw_only=True)
+class OnPolicyState(TaughtState, alg.ReinforcementState):
+    """State that the stages of on-policy distillation share."""
+
+    config: OnPolicyDistillationSettings
+    environment_names: Sequence[str]
+    teacher_term: TeacherTerm
+    named: Sequence[NamedTeacher] = field(init=False)
+    teachers: Teachers = field(init=False)
+
+    def data_facts(self) -> Mapping[str, str]:
+        said = [
+            each.name
+            + ("" if each.tag is None else f" for {each.tag}")
+            + ("" if each.coef == 1.0 else f", counted {each.coef:g} times")
+            for each in self.named
+        ]
+        return {**super().data_facts(), "teacher": "; ".join(said)}
+
+    def figures(self, first: alg.Row, last: alg.Row, after: alg.Row) -> Sequence[Figure]:
+        """Figures of rollouts, the divergence from the teacher in training, and its own score."""
+        return [
+            *super().figures(first, last, after),
+            alg.trained_figure(keys.TEACHER_KL, "divergence from the teacher (nats per token)", first, last),
+            *self.teacher_figures(first, after),
+        ]
+
+
+@alg.stage(doing="looking up the teachers", uses=("registry",))
+async def check_teachers(
+    context: alg.RunContext, config: OnPolicyDistillationSettings, environment_names: Sequence[str]
+) -> Sequence[NamedTeacher]:
     """See that every teacher is there, one for each environment or one for all, and goes with the student."""
-    state.named = named_teachers(state.config, state.environment_names)
-    connect_to_teacher(state.context.adapters.teacher, state.config.teacher_base_url)
-    for teacher in state.named:
-        await asyncio.to_thread(_check, state, teacher.name)
+    named = named_teachers(config, environment_names)
+    await check_places(context, config, [each.name for each in named])
+    return named
 
 
-def _check(state: OnPolicyState, name: str) -> None:
-    among = (state.context.folder.path.parent, RUNS_FOLDER)
-    check_teacher(name, find_weights(name, state.context.adapters.registry).origin(among), student_of(state.config))
+build_distillation_dataset = replace(alg.build_rl_groups, name="build_distillation_dataset")
 
 
-def student_of(config: OnPolicyDistillationSettings) -> Student:
-    """Description of the student that teachers have to fit."""
-    return Student(
-        model_name=config.model_name, renderer_name=config.renderer_name, force_renderer=config.force_renderer
-    )
-
-
-def named_teachers(config: OnPolicyDistillationSettings, environments: Sequence[str]) -> list[NamedTeacher]:
-    """The teachers of the settings: one, or as many as there are environments.
-
-    Raises:
-        InputError: there is none, or another number of them; or environments that groups cannot be told apart by.
-    """
-    names = names_in(config.teacher_model or "")
-    if not names:
-        raise InputError("teacher_model names no teacher; give a base model, a run, or a tinker:// path")
-    coefs = parse_weights(config.teacher_coefs, names, "teacher_coefs") or [1.0] * len(names)
-    if len(names) == 1:
-        return [NamedTeacher(name=names[0], coef=coefs[0], tag=None)]
-    if len(names) != len(environments):
-        raise InputError(
-            f"teacher_model names {len(names)} teachers, and env {len(environments)} environments; give one for each, "
-            "or one for all"
-        )
-    tags = [environment_tag(each) for each in environments]
-    if len(set(tags)) < len(tags):
-        raise InputError(f"two of the environments are both called {', '.join(tags)}; call them differently")
-    return [NamedTeacher(name=name, coef=coef, tag=tag) for name, coef, tag in zip(names, coefs, tags, strict=True)]
-
-
-@stage(
-    doing="opening the teacher, asking it what is held out",
-    reads=("config", "named", "renderer", "context_tokens", "session", "test", "rollout_pages", "folder"),
-    writes=("teacher_service", "teachers", "teacher_results"),
-    needs=("service",),
-    uses=("teacher",),
-)
-async def init_teacher(state: OnPolicyState) -> None:
+@alg.stage(doing="opening the teacher, asking it what is held out", needs=("service",), uses=("teacher",))
+async def init_teacher(
+    context: alg.RunContext,
+    config: OnPolicyDistillationSettings,
+    named: Sequence[NamedTeacher],
+    renderer: Renderer,
+    rollouts: alg.OpenedRollouts,
+) -> tuple[TeacherService, Teachers, TeacherRecord]:
     """Open the teachers, see that they give logprobs, and have them answer the held-out problems, once in a run."""
-    adapters, config = state.context.adapters, state.config
-    other = connect_to_teacher(adapters.teacher, config.teacher_base_url)
-    state.teacher_service = TeacherService(state.session.service, other)
-    state.closing.push_async_callback(state.teacher_service.aclose)
-    opened: dict[str | None, Teacher] = {}
-    probe = state.renderer.build_generation_prompt([{"role": "user", "content": "Hello"}])
-    for each in state.named:
-        client = await state.teacher_service.open(each.name, student_of(config), adapters.registry)
+    service = teacher_service(context, config, rollouts.opened)
+    probe = renderer.build_generation_prompt([{"role": "user", "content": "Hello"}])
+    teachers: dict[str | None, Teacher] = {}
+    for each in named:
+        client = await service.open(each.name)
         await check_logprobs(each.name, client, probe)
-        opened[each.tag] = Teacher(name=each.name, client=client, coef=each.coef)
-    default = opened.pop(None, None)
-    state.teachers = Teachers(by_tag={tag: one for tag, one in opened.items() if tag is not None}, default=default)
-    if state.test and config.eval_teacher:
-        state.teacher_results = await _teacher_results(state, state.folder.path / TEACHER_FILE)
+        teachers[each.tag] = Teacher(name=each.name, coef=each.coef, tag=each.tag, client=client)
+    test, pages = rollouts.problems.test, rollouts.pages
+    if not (test and config.eval_teacher):
+        return service, teachers, TeacherRecord()
+
+    def sampler_of(builder: EnvGroupBuilder) -> alg.PolicySampler:
+        client = teacher_of(builder.logging_tags(), teachers).client
+        return alg.PolicySampler(client, 0, max_tokens=config.max_tokens, temperature=config.eval_temperature)
+
+    async def attempted() -> TeacherRecord:
+        most = config.max_concurrent_groups
+        groups, lost = await alg.attempt_all(test, rollouts.rollout, sampler_of, max_concurrent=most)
+        if lost:
+            text = (
+                f"{len(lost)} of the {len(test)} held-out groups failed with the teacher, whose score is of the "
+                f"others; the first: {lost[0]}"
+            )
+            context.telemetry.event(events.RUN_WARNING, text=text)
+        metrics = {f"teacher/{name}": value for name, value in pages.measured(groups, lost).items()}
+        return TeacherRecord(metrics=metrics, answers=pages.answers(groups))
+
+    return service, teachers, await kept_record(context, rollouts.opened, attempted)
 
 
-async def _teacher_results(state: OnPolicyState, path: Path) -> TeacherRecord:
-    if state.folder.resume is not None and (kept := read_teacher_record(path)) is not None:
-        return kept
-    with state.telemetry.span("evaluate_teacher"):
-        groups, lost = await attempt_all(
-            state.test,
-            rollout_of(state),
-            lambda builder: _sampler(state, builder.logging_tags()),
-            max_concurrent=state.config.max_concurrent_groups,
-        )
-    if lost:
-        text = (
-            f"{len(lost)} of the {len(state.test)} held-out groups failed with the teacher, whose score is of the "
-            f"others; the first: {lost[0]}"
-        )
-        state.telemetry.event(events.RUN_WARNING, text=text)
-    found = state.rollout_pages.measured(groups, lost)
-    metrics = {f"teacher/{name}": value for name, value in found.items()}
-    record = TeacherRecord(metrics=metrics, answers=state.rollout_pages.answers(groups))
-    write_teacher_record(path, record)
-    return record
+@alg.stage(parts=("compute_advantages", "build_distill_datums", "teacher_inference"))
+def get_distillation_batch(
+    context: alg.RunContext,
+    config: OnPolicyDistillationSettings,
+    steps: alg.Steps,
+    reference: ComputeLogprobs | None,
+    rollouts: alg.OpenedRollouts,
+    teachers: Teachers,
+    teacher_term: TeacherTerm,
+) -> alg.RolloutSource:
+    """The groups of a run as work, with the advantages that their teachers give on top of those of rewards."""
+    teach = TeacherAdvantages(teachers, config, context.telemetry, teacher_term)
+    assemble = alg.rollout_assembler(context, config, reference, rollouts, adjust=teach, span="build_distill_datums")
+    return alg.rollout_source(config, steps, rollouts, assemble)
 
 
-def _sampler(state: OnPolicyState, tags: Sequence[str]) -> GroupSampler:
-    config, teacher = state.config, state.teachers.of(tags)
-    return PolicySampler(teacher.client, 0, max_tokens=config.max_tokens, temperature=config.eval_temperature)
+class TeacherAdvantages:
+    """Adds to advantages how much likelier than the student its teacher finds each sampled token; fits `Adjust` of
+    `RolloutAssembler`.
+    """
+
+    def __init__(
+        self,
+        teachers: Teachers,
+        settings: TeacherLossSettings,
+        telemetry: Telemetry,
+        term: TeacherTerm = teacher_log_ratio,
+    ) -> None:
+        self._teachers = teachers
+        self._settings = settings
+        self._telemetry = telemetry
+        self._term = term
+
+    async def __call__(
+        self, data_D: Sequence[tinker.Datum], groups_D: Sequence[TrajectoryGroup]
+    ) -> tuple[Sequence[tinker.Datum], Mapping[str, float]]:
+        """Datums with coef · term added at sampled tokens, by default −coef · (lp_student − lp_teacher), and
+        `teacher_kl` in nats: the mean of that difference over all sampled tokens, over those of each data set, and by
+        position in the answer.
+
+        Raises:
+            InputError: a group has no teacher, a service refused a sequence, or a term is no finite number.
+            ServiceError: a teacher failed, or gave no logprobs.
+        """
+        settings = self._settings
+        teachers_D = [teacher_of(group.tags, self._teachers) for group in groups_D]
+        with self._telemetry.span("teacher_inference"):
+            logprobs_D_T = await _logprobs(teachers_D, data_D)
+        coefs_D = [settings.teacher_kl_coef * teacher.coef for teacher in teachers_D]
+        gamma = settings.teacher_kl_gamma
+        taught_D = teacher_advantages(data_D, logprobs_D_T, coefs_D, gamma=gamma, term=self._term)
+        return taught_D, divergence_metrics(taught_D, [dataset_of(group.tags) for group in groups_D])
 
 
-@stage(doing="closing the teacher", reads=("teacher_service",), writes=("teachers",))
-async def cleanup_teacher(state: OnPolicyState) -> None:
-    """Free what the teachers hold: clients, and the session with another service."""
-    state.teachers = Teachers(by_tag={})
-    await state.teacher_service.aclose()
+async def _logprobs(teachers_D: Sequence[Teacher], data_D: Sequence[tinker.Datum]) -> list[NDArray[np.float32]]:
+    """Logprob of each target under the datum's own teacher."""
+    indices: dict[int, list[int]] = {}
+    for index, teacher in enumerate(teachers_D):
+        indices.setdefault(id(teacher), []).append(index)
+    found: dict[int, NDArray[np.float32]] = {}
+
+    async def ask(own: Sequence[int]) -> None:
+        teacher = teachers_D[own[0]]
+        data = [data_D[index] for index in own]
+        logprobs = await target_logprobs(teacher.client.compute_logprobs, data, f"asking the teacher {teacher.name}")
+        for index, datum, logprobs_T in zip(own, data, logprobs, strict=True):
+            is_sampled_T = datum.loss_fn_inputs["mask"].to_numpy() > 0
+            if logprobs_T.shape != is_sampled_T.shape or not np.isfinite(logprobs_T[is_sampled_T]).all():
+                raise no_logprobs(teacher.name)
+            found[index] = logprobs_T
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for own in indices.values():
+                tasks.create_task(ask(own))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+    return [found[index] for index in range(len(data_D))]
 
 
-def _source(state: OnPolicyState) -> RolloutSource:
-    teach = TeacherAdvantages(state.teachers, state.config, state.telemetry)
-    return rollout_source(state, rollout_assembler(state, adjust=teach, span="build_distill_datums"))
+def divergence_metrics(data_D: Sequence[tinker.Datum], datasets_D: Sequence[str]) -> dict[str, float]:
+    """`teacher_kl`, `teacher_kl/{data set}` and `teacher_kl_at/{positions}` of datums that have `teacher_logprobs`,
+    each a mean over sampled tokens; nothing where there is none.
 
-
-def _log(state: OnPolicyState) -> Callable[[FinishedStep], None]:
-    return rollout_log(state, events.DISTILLATION_STEP)
+    Positions count the sampled tokens of a datum from 0; behind the first they are taken together by powers of two.
+    """
+    d_D = divergence_by_position(data_D)
+    named: dict[str, list[NDArray[np.float64]]] = {keys.TEACHER_KL: d_D}
+    for name, d_T in zip(datasets_D, d_D, strict=True):
+        named.setdefault(f"{keys.TEACHER_KL}/{name}", []).append(d_T)
+    start, longest = 0, max((d_T.size for d_T in d_D), default=0)
+    while start < longest:
+        width = 1 if start < _FIRST_POSITIONS else start
+        label = f"{start:04d}" if width == 1 else f"{start:04d}-{start + width - 1:04d}"
+        named[f"{keys.TEACHER_KL_AT}{label}"] = [d_T[start : start + width] for d_T in d_D]
+        start += width
+    joined = {name: np.concatenate(parts or [np.zeros(0)]) for name, parts in named.items()}
+    return {name: float(values.mean()) for name, values in joined.items() if values.size}
 
 
 def on_policy_workflow(
     config: OnPolicyDistillationSettings,
-    environments: Environments,
+    environments: alg.Environments,
     *,
     environment_names: Sequence[str] = (),
+    teacher_term: TeacherTerm = teacher_log_ratio,
     data_files: Mapping[str, DataSource] | None = None,
-) -> Workflow[OnPolicyState]:
+) -> alg.Workflow[OnPolicyState]:
     """The stages of on-policy distillation in environments, of whose rewards nothing is learned unless `advantage` says
     so. Where each of several environments has a teacher, `environment_names` are theirs, in the teachers' order.
+
+    `teacher_term` shapes a teacher's logprobs token by token: of a datum's S sampled tokens, their logprobs in nats
+    under the student, (S,), and under the teacher, (S,), it returns S terms, by default teacher − student. These, times
+    `teacher_kl_coef` and the teacher's own coefficient, with `teacher_kl_gamma` discounted sums over later tokens, are
+    added to the advantages. The metric `teacher_kl` is of the logprobs themselves.
     """
-    return training_workflow(
+    return alg.training_workflow(
         name="on_policy_distillation",
         state_class=OnPolicyState,
-        start=lambda context: OnPolicyState(
-            context=context, config=config, environments=environments, environment_names=environment_names
+        inputs={
+            "config": config,
+            "environments": environments,
+            "environment_names": environment_names,
+            "teacher_term": teacher_term,
+        },
+        setup=(
+            check_teachers,
+            alg.init_tokenizer,
+            build_distillation_dataset,
+            alg.init_evaluators,
+            alg.init_rl_session,
+            init_teacher,
         ),
-        setup=(check_teachers, init_tokenizer, build_distillation_dataset, init_evaluators, init_session, init_teacher),
-        get_work=SlotStage(
-            name="get_distillation_batch",
-            make=_source,
-            reads=(
-                *("config", "train", "context_tokens", "session", "folder", "policy", "reference", "rollout_pages"),
-                *("teachers", "total_steps", "steps_per_epoch", "cursor"),
-            ),
-            parts=("compute_advantages", "build_distill_datums", "teacher_inference"),
+        loop=alg.training_loop(
+            get_work=get_distillation_batch,
+            forward_backward=alg.objective_slot("distillation_forward_backward"),
+            log=alg.policy_log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
+            keep=alg.keep_rl_examples,
+            look_back=alg.post_kl,
+            publish=alg.publish_weights,
         ),
-        forward_backward=objective_slot("distillation_forward_backward"),
-        log=SlotStage(name="log_distillation_metrics", make=_log, reads=("config", "total_steps", "steps_per_epoch")),
-        keep=keep_slot(TrainedLogprobs),
-        look_back=post_kl_slot(),
-        publish=publish_slot(),
         final=(cleanup_teacher,),
         descent=Descent.DISTILLED_FROM,
-        result=on_policy_result,
-        facts=on_policy_facts,
         data_files=data_files,
     )

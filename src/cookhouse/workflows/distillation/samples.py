@@ -12,35 +12,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import tinker
 
-from cookhouse.chat import Message, Renderer, text_of
+from cookhouse.chat import Renderer, text_of
 from cookhouse.errors import CookhouseError, InputError
 from cookhouse.files import append_line, whole_lines
 from cookhouse.sampling_client import SampleClient
-from cookhouse.settings.distillation import TeacherSamplingSettings
-from cookhouse.training.clients.session import service_errors
+from cookhouse.settings import OffPolicyDistillationSettings
+from cookhouse.training import service_errors
+from cookhouse.workflows.distillation.questions import TeacherQuestion
 
+SAMPLES, DROPPED = "distill/samples", "distill/dropped"
 _CONCURRENCY = 64
 Failure = Literal["request", "empty", "cut", "unmatched"]
 """Why an answer is not trained on: it could not be asked for, says nothing, did not end by itself, or does not have
 what `answer_pattern` looks for."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TeacherQuestion:
-    """A prompt, as the student and as the teacher are asked it."""
-
-    number: int
-    """Its place among all of them, on which the seed of its answers hangs."""
-    messages: Sequence[Message]
-    """As the student is asked."""
-    student_tokens: Sequence[int]
-    teacher_tokens: Sequence[int]
-    source: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +50,7 @@ class AnswerExtractor:
 
     def __init__(self, renderer: Renderer, pattern: str | None) -> None:
         """Raises `InputError` for a pattern that is no regular expression."""
-        self._renderer = renderer
+        self.renderer = renderer
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as error:
@@ -69,7 +58,7 @@ class AnswerExtractor:
 
     def __call__(self, tokens: Sequence[int], logprobs: Sequence[float] | None, *, is_cut: bool) -> TeacherAnswer:
         """The answer in a sample; one that is empty, cut off, or without the pattern has failed."""
-        message, _ = self._renderer.parse_response(tokens)
+        message, _ = self.renderer.parse_response(tokens)
         text = text_of(message)
         if not text.strip():
             return TeacherAnswer(failed="empty", reason="it says nothing")
@@ -93,10 +82,8 @@ class TeacherSampler:
         self,
         client: SampleClient,
         reader: AnswerExtractor,
-        settings: TeacherSamplingSettings,
+        settings: OffPolicyDistillationSettings,
         *,
-        stop: Any,
-        seed: int,
         context_tokens: int | None = None,
         cache: Path | None = None,
     ) -> None:
@@ -106,8 +93,6 @@ class TeacherSampler:
         self._client = client
         self._reader = reader
         self._settings = settings
-        self._stop = stop
-        self._seed = seed
         self._context_tokens = context_tokens
         self._cache = cache
         self._known = {} if cache is None else _read(cache)
@@ -134,7 +119,7 @@ class TeacherSampler:
         """A digest of all that an answer hangs on, but for the teacher itself."""
         settings = self._settings
         asked = [settings.samples_per_prompt, settings.max_tokens, settings.temperature, settings.answer_pattern]
-        content = [*asked, self._seed, question.number, epoch if self._cache is None else None]
+        content = [*asked, settings.seed, question.number, epoch if self._cache is None else None]
         text = json.dumps([content, list(question.teacher_tokens)])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -149,13 +134,13 @@ class TeacherSampler:
         params = tinker.SamplingParams(
             max_tokens=self._room(len(question.teacher_tokens)),
             temperature=settings.temperature,
-            stop=self._stop,
+            stop=self._reader.renderer.get_stop_sequences(),
             seed=int(np.random.SeedSequence(int(key, 16)).generate_state(1)[0]),
         )
         prompt = tinker.ModelInput.from_ints(list(question.teacher_tokens))
         try:
             async with self._slots:
-                with service_errors(f"asking the teacher {question.source}"):
+                with service_errors(f"asking the teacher {question.row.source}"):
                     response = await self._client.sample(prompt, settings.samples_per_prompt, params)
         except CookhouseError as error:
             return [TeacherAnswer(failed="request", reason=str(error))] * settings.samples_per_prompt
@@ -171,9 +156,9 @@ def count_failures(answers: Sequence[TeacherAnswer]) -> dict[str, float]:
     """`distill/samples`, `distill/dropped` and, for each reason there is, `distill/dropped/{reason}`."""
     failed = Counter(answer.failed for answer in answers if answer.failed is not None)
     return {
-        "distill/samples": float(len(answers)),
-        "distill/dropped": float(failed.total()),
-        **{f"distill/dropped/{reason}": float(count) for reason, count in sorted(failed.items())},
+        SAMPLES: float(len(answers)),
+        DROPPED: float(failed.total()),
+        **{f"{DROPPED}/{reason}": float(count) for reason, count in sorted(failed.items())},
     }
 
 

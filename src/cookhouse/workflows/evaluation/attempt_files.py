@@ -8,11 +8,10 @@ from typing import Any
 
 from cookhouse.chat import text_of
 from cookhouse.errors import InputError
-from cookhouse.evals import AttemptLog, BenchmarkItem, Grade, LoadedBenchmark, SampledAnswer
-from cookhouse.evals.benchmarks.attempts import Key
+from cookhouse.evals import AttemptLog, BenchmarkItem, Grade, Key, LoadedBenchmark, SampledAnswer
 from cookhouse.files import append_line, write_whole
+from cookhouse.runs import attempt_row
 from cookhouse.runs.names import ATTEMPT_ANSWERS_FILE, ATTEMPT_GRADES_FILE, ATTEMPT_QUESTIONS_FILE
-from cookhouse.runs.reading.attempts import attempt_row
 
 _MAX_CHARACTERS = 20_000
 """Of each text of a question that is kept."""

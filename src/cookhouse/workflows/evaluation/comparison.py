@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from cookhouse import algorithms as alg
 from cookhouse.data import from_store
 from cookhouse.evals import (
     Attempt,
     Estimate,
-    LoadedBenchmark,
     Outcome,
     benchmark_figures,
     is_of_group,
@@ -17,22 +18,18 @@ from cookhouse.evals import (
     paired_difference,
     sources_of_benchmarks,
 )
+from cookhouse.evals.inspect.records import InspectTask
 from cookhouse.files import write_whole
 from cookhouse.naming import names_in
 from cookhouse.report import PairedTable, paired_page
-from cookhouse.runs import Figure, RunResult
+from cookhouse.runs import Figure, RunFolder, RunResult
 from cookhouse.runs.names import COMPARISON_FILE, REPORT_FILE
 from cookhouse.settings import EvalSettings
 from cookhouse.workflows.evaluation.attempt_files import AttemptFiles
-from cookhouse.workflows.evaluation.inspect_stages import inspect_results, inspect_tasks, logs_remark
-from cookhouse.workflows.evaluation.summary import is_shown_as_share
+from cookhouse.workflows.evaluation.inspect_stages import inspect_results, inspect_tasks
+from cookhouse.workflows.evaluation.state import is_shown_as_share, logs_remark
 from cookhouse.workflows.evaluation.workflow import evaluated_benchmarks
 from cookhouse.workflows.pipeline import ChildRun, PipelineRunState, PrepareChild, RunChild, pipeline_workflow
-from cookhouse.workflows.stages.stage import stage
-from cookhouse.workflows.stages.workflow import Workflow
-
-if TYPE_CHECKING:
-    from cookhouse.evals.inspect.tasks import InspectTask
 
 
 @dataclass(kw_only=True)
@@ -43,6 +40,32 @@ class ComparisonState(PipelineRunState):
     models: Sequence[str]
     paired: PairedTable = field(init=False)
 
+    def result(self, seconds: float) -> RunResult[Any]:
+        """The pipeline's, with the differences and the page that has them."""
+        result = super().result(seconds)
+        page = self.folder.path / COMPARISON_FILE
+        if result.summary.is_interrupted or not page.exists():
+            return result
+        differences = {
+            f"model-{number}/difference/{name}": each.mean
+            for name, some in self.paired.differences.items()
+            for number, each in enumerate(some, start=2)
+        }
+        summary = replace(
+            result.summary,
+            model_name=", ".join(self.models),
+            report=page,
+            figures=_figures(self.paired),
+            remark=logs_remark(self.config, self.folder.path),
+            total_steps=0,
+        )
+        return replace(
+            result,
+            metrics={**result.metrics, **differences},
+            artifacts={**result.artifacts, "comparison": str(page)},
+            summary=summary,
+        )
+
 
 def comparison_workflow(
     config: EvalSettings,
@@ -50,32 +73,38 @@ def comparison_workflow(
     models: Sequence[str],
     run_child: RunChild,
     prepare_child: PrepareChild,
-) -> Workflow[Any]:
+) -> alg.Workflow[ComparisonState]:
     """The evaluations one after another, then what separates the models from the first."""
-    workflow = pipeline_workflow(config, runs, run_child, prepare_child).with_state(
-        ComparisonState, lambda context: ComparisonState(context=context, config=config, models=models)
-    )
-    pipeline_result = workflow.result
-    return replace(
-        workflow,
-        name="comparison",
-        final=(compare_models,),
-        result=lambda state, seconds: _result(state, pipeline_result(state, seconds)),
-    )
+    workflow = pipeline_workflow(config, runs, run_child, prepare_child).with_state(ComparisonState, models=models)
+    return replace(workflow, name="comparison", final=(compare_models,))
 
 
-@stage(doing="comparing the answers", reads=("config", "models", "path"), writes=("paired",))
-async def compare_models(state: ComparisonState) -> None:
+@alg.stage(doing="comparing the answers")
+async def compare_models(
+    context: alg.RunContext,
+    config: EvalSettings,
+    models: Sequence[str],
+    folder: RunFolder,
+    results: dict[str, RunResult[Any]],
+) -> PairedTable:
     """Read what each model answered, and write the page that compares them."""
-    state.paired = await asyncio.to_thread(_paired, state, await inspect_tasks(state.config))
-    names = [f"{name}/{REPORT_FILE}" for name in state.results]
-    page = paired_page(state.paired, links=names, title=f"{len(state.models)} models at {_asked(state.config)}")
-    write_whole(state.path / COMPARISON_FILE, page)
+    tasks = await inspect_tasks(config)
+    folders = [result.summary.folder for result in results.values()]
+    paired = await asyncio.to_thread(_paired, context, config, models, folders, tasks)
+    asked = ", ".join(names_in(config.benchmark) + names_in(config.inspect))
+    names = [f"{name}/{REPORT_FILE}" for name in results]
+    page = paired_page(paired, links=names, title=f"{len(models)} models at {asked}")
+    write_whole(folder.path / COMPARISON_FILE, page)
+    return paired
 
 
-def _paired(state: ComparisonState, tasks: "Sequence[InspectTask]") -> PairedTable:
-    folders = [result.summary.folder for result in state.results.values()]
-    logs = [AttemptFiles(folder) for folder in folders]
+def _paired(
+    context: alg.RunContext,
+    config: EvalSettings,
+    models: Sequence[str],
+    folders: Sequence[Path],
+    tasks: Sequence[InspectTask],
+) -> PairedTable:
     figures: dict[str, list[Estimate | None]] = {}
     attempts: dict[str, list[Sequence[Attempt]]] = {}
 
@@ -85,8 +114,11 @@ def _paired(state: ComparisonState, tasks: "Sequence[InspectTask]") -> PairedTab
             if not is_of_group(figure):
                 figures.setdefault(f"{name}/{figure}", [None] * len(folders))[number] = estimate
 
-    loaded = _loaded(state)
-    for number, (folder, log) in enumerate(zip(folders, logs, strict=True)):
+    benchmarks, store = evaluated_benchmarks(config), context.adapters.datasets
+    sources = sources_of_benchmarks(benchmarks, config.benchmark_data)
+    loaded = [load_benchmark(each, from_store(sources[each.name], store), config.limit) for each in benchmarks]
+    for number, folder in enumerate(folders):
+        log = AttemptFiles(folder)
         for each in loaded:
             answered = log.attempts(each.name)
             add(each.name, number, benchmark_figures(each, answered), answered)
@@ -95,50 +127,11 @@ def _paired(state: ComparisonState, tasks: "Sequence[InspectTask]") -> PairedTab
     differences = {
         name: [paired_difference(first, others) for others in rest] for name, (first, *rest) in attempts.items()
     }
-    return PairedTable(models=state.models, figures=figures, differences=differences)
+    return PairedTable(models=models, figures=figures, differences=differences)
 
 
-def _asked(config: EvalSettings) -> str:
-    return ", ".join(names_in(config.benchmark) + names_in(config.inspect))
-
-
-def _loaded(state: ComparisonState) -> list[LoadedBenchmark]:
-    config = state.config
-    benchmarks = evaluated_benchmarks(config)
-    sources = sources_of_benchmarks(benchmarks, config.benchmark_data)
-    store = state.context.adapters.datasets
-    return [load_benchmark(each, from_store(sources[each.name], store), config.limit) for each in benchmarks]
-
-
-def _result(state: ComparisonState, result: RunResult[Any]) -> RunResult[Any]:
-    """The pipeline's, with the differences and the page that has them."""
-    page = state.path / COMPARISON_FILE
-    if result.summary.is_interrupted or not page.exists():
-        return result
-    differences = {
-        f"model-{number}/difference/{name}": some[number - 2].mean
-        for name, some in state.paired.differences.items()
-        for number in range(2, len(state.models) + 1)
-    }
-    summary = replace(
-        result.summary,
-        model_name=", ".join(state.models),
-        report=page,
-        figures=_figures(state),
-        remark=logs_remark(state.config, state.path),
-        total_steps=0,
-    )
-    return replace(
-        result,
-        metrics={**result.metrics, **differences},
-        artifacts={**result.artifacts, "comparison": str(page)},
-        summary=summary,
-    )
-
-
-def _figures(state: ComparisonState) -> list[Figure]:
+def _figures(paired: PairedTable) -> list[Figure]:
     """Scores of each model, then the differences from the first."""
-    paired = state.paired
     first, *others = paired.models
     reached = [
         Figure(

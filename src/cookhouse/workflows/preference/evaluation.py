@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cookhouse import algorithms as alg
 from cookhouse.chat import Message, Renderer, text_of
 from cookhouse.data import Conversation, PreferenceRow, last_turn_differs
 from cookhouse.errors import InputError
@@ -27,11 +28,6 @@ from cookhouse.report import RecordedAnswer
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import Entry, Recording, Telemetry
 from cookhouse.training import SamplingClient, TrainingClient
-from cookhouse.workflows.base.answers import recorded_answer
-from cookhouse.workflows.base.evaluation import record_metrics
-from cookhouse.workflows.preference.dataset import Pair, interleaved
-from cookhouse.workflows.preference.objective import mean_loss, pair_metrics, pairs_of_logprobs
-from cookhouse.workflows.preference.reference import Reference
 
 _SOURCE = "source"
 _WIN_RATE = "answer_win_rate"
@@ -172,11 +168,11 @@ class AnswerJudge:
 class PairEvaluation:
     """Loss, accuracy, margin and rewards of held-out pairs, and what is answered to their prompts, from a snapshot."""
 
-    pairs: Sequence[Pair]
+    pairs: Sequence[alg.Pair]
     answers: PairAnswerEvaluation | None
     judge: AnswerJudge | None
     """None: answers are compared with those of the pairs as texts."""
-    reference: Reference
+    reference: alg.Reference
     settings: PairLossSettings
     telemetry: Telemetry
     keep: Callable[[int, Sequence[RecordedAnswer]], None]
@@ -205,7 +201,7 @@ class PairEvaluation:
                 metrics = {**{name: value for name, value in metrics.items() if _WIN_RATE not in name}, **judged}
             found = {**found, **metrics}
             self.keep(step, recorded)
-        return record_metrics(self.telemetry, step, found)
+        return alg.record_metrics(self.telemetry, step, found)
 
 
 def _conversation(row: PreferenceRow) -> Conversation:
@@ -213,7 +209,7 @@ def _conversation(row: PreferenceRow) -> Conversation:
 
 
 def _recorded(answer: HeldOutAnswer, judged: JudgedAnswer | None = None) -> RecordedAnswer:
-    recorded = replace(recorded_answer(answer), group=None)  # its group is its row
+    recorded = replace(alg.recorded_answer(answer), group=None)  # its group is its row
     if judged is None:
         return recorded
     verdict = judged.verdict(_CHOSEN)
@@ -221,20 +217,20 @@ def _recorded(answer: HeldOutAnswer, judged: JudgedAnswer | None = None) -> Reco
 
 
 def measure_pairs(
-    client: TrainingClient, pairs: Sequence[Pair], reference: Reference, settings: PairLossSettings
+    client: TrainingClient, pairs: Sequence[alg.Pair], reference: alg.Reference, settings: PairLossSettings
 ) -> Callable[[], Awaitable[dict[str, float]]]:
     """Requests logprobs under the present weights by `forward`, which leaves no gradient. What is returned reads them:
     `pair_metrics` over all pairs.
     """
     chunks = [pairs[start : start + _CHUNK_PAIRS] for start in range(0, len(pairs), _CHUNK_PAIRS)]
-    asked = [client.forward(interleaved(chunk), "cross_entropy") for chunk in chunks]
+    asked = [client.forward(alg.interleaved(chunk), "cross_entropy") for chunk in chunks]
 
     async def read() -> dict[str, float]:
         reference_P2 = await reference.logprobs(pairs)
         outputs = [fields for pending in asked for fields in (await pending).loss_fn_outputs]
         logprobs_D_T = [fields["logprobs"].to_numpy() for fields in outputs]
         loss = PAIR_LOSSES.find(settings.pair_loss)
-        found = pairs_of_logprobs(interleaved(pairs), logprobs_D_T, reference_P2)
-        return pair_metrics(loss, settings, found, mean_loss(loss, settings, found))
+        found = alg.pairs_of_logprobs(alg.interleaved(pairs), logprobs_D_T, reference_P2)
+        return alg.pair_metrics(loss, settings, found, alg.mean_loss(loss, settings, found))
 
     return read

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from cookhouse import algorithms as alg
 from cookhouse.data import (
     BadRows,
     DataSource,
@@ -13,18 +14,19 @@ from cookhouse.data import (
     PreferenceRow,
     Rows,
     is_drawn,
+    paired,
     parse_each,
+    preference_of,
     prompt_key,
+    read_judged,
     sampled,
+    stream,
 )
-from cookhouse.data.batches import stream
-from cookhouse.data.rows.comparisons import paired, preference_of, read_judged
 from cookhouse.envs import evenly_spaced
 from cookhouse.errors import InputError
 from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES, PAIR_LOSSES
 from cookhouse.naming import listed
 from cookhouse.settings import PreferenceSettings
-from cookhouse.workflows.base.rows import SplitRows, check_preferences, joined, split_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ class StreamedRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreferenceData(SplitRows[PreferenceRow]):
+class PreferenceData(alg.SplitRows[PreferenceRow]):
     """Data sets that a run reads."""
 
     streamed: StreamedRows | None = None
@@ -54,14 +56,14 @@ def read_data(config: PreferenceSettings, sources: Mapping[str, DataSource]) -> 
     """
     bad = BadRows(config.on_bad_row)
     for source in sources.values():
-        check_preferences(source)
+        alg.check_preferences(source)
     train = [source for name, source in sources.items() if name.startswith("train")]
     if sum(source.rows.num_bytes for source in train) > stream.MAX_WHOLE_BYTES:
         return _opened(config, sources, bad)
     rows = {name: read_judged(source, bad=bad) for name, source in sources.items()}
     _check_loss(config, rows)
     # Single answers are apart before they are matched: of the rarer kind each is then in several pairs.
-    split = split_rows(config, rows, seed=config.seed, kind_of=_kind)
+    split = alg.split_rows(config, rows, seed=config.seed, kind_of=_kind)
     test = evenly_spaced(paired(split.test), config.num_eval)
     return PreferenceData(train=paired(split.train), test=test, notes=[*bad.notes, *split.notes])
 
@@ -81,7 +83,7 @@ def _check_loss(config: PreferenceSettings, rows: Mapping[str, Sequence[Preferen
 
 
 def _opened(config: PreferenceSettings, sources: Mapping[str, DataSource], bad: BadRows) -> PreferenceData:
-    name, rows = joined([(str(source), source.rows) for key, source in sources.items() if key.startswith("train")])
+    name, rows = alg.joined([(str(source), source.rows) for key, source in sources.items() if key.startswith("train")])
     if config.eval_fraction is not None:
         is_held_out = partial(_is_drawn, config.eval_fraction, config.seed)
         test = _drawn(name, rows, is_held_out, config)

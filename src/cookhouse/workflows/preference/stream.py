@@ -4,8 +4,11 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cookhouse import algorithms as alg
 from cookhouse.data import (
     BadRows,
+    ExampleStatistics,
+    OnBadRow,
     PreferenceRow,
     RawRow,
     Rows,
@@ -13,12 +16,9 @@ from cookhouse.data import (
     cut_example,
     example_statistics,
     parse_each,
+    preference_of,
 )
-from cookhouse.data.batches.examples import ExampleStatistics
-from cookhouse.data.parsing import OnBadRow
-from cookhouse.data.rows.comparisons import preference_of
 from cookhouse.errors import InputError
-from cookhouse.workflows.preference.dataset import Pair, left_out
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 class StreamedPairBatch:
     """Pairs, and what there is to say of the rows that they are made of."""
 
-    pairs: Sequence[Pair]
+    pairs: Sequence[alg.Pair]
     statistics: ExampleStatistics
     """Of the answers of all pairs, including those that are left out."""
     num_skipped: int
@@ -42,7 +42,7 @@ class StreamedPairs(ShuffledRows):
     def __init__(
         self,
         rows: Rows,
-        render: Callable[[PreferenceRow], Pair],
+        render: Callable[[PreferenceRow], alg.Pair],
         *,
         name: str,
         batch_size: int,
@@ -77,7 +77,7 @@ class StreamedPairs(ShuffledRows):
         bad = BadRows(self._on_bad_row)
         made = self._made(self.rows_of(index), bad)
         lost = [reason for pair in made if (reason := pair.lost_answer) is not None]
-        for note in [*bad.notes, *left_out(lost, len(made), "pairs of a batch")]:
+        for note in [*bad.notes, *alg.left_out(lost, len(made), "pairs of a batch")]:
             _log.warning("%s", note)
         return StreamedPairBatch(
             pairs=[pair for pair in made if pair.lost_answer is None],
@@ -89,15 +89,15 @@ class StreamedPairs(ShuffledRows):
         """Truncate the pairs of later batches: each answer with its prompt to at most `num_tokens` tokens."""
         self._max_tokens = num_tokens
 
-    def _made(self, rows: Sequence[RawRow], bad: BadRows) -> list[Pair]:
-        def make(row: RawRow) -> list[Pair]:
+    def _made(self, rows: Sequence[RawRow], bad: BadRows) -> list[alg.Pair]:
+        def make(row: RawRow) -> list[alg.Pair]:
             preference = preference_of(row)
             return [] if self._is_held_out(preference) else [self._cut(self._render(preference))]
 
         return [pair for made in parse_each(rows, make, bad) for pair in made]
 
-    def _cut(self, pair: Pair) -> Pair:
+    def _cut(self, pair: alg.Pair) -> alg.Pair:
         limit = self._max_tokens
         if limit is None or pair.longest_tokens <= limit:
             return pair
-        return Pair(chosen=cut_example(pair.chosen, limit), rejected=cut_example(pair.rejected, limit))
+        return alg.Pair(chosen=cut_example(pair.chosen, limit), rejected=cut_example(pair.rejected, limit))

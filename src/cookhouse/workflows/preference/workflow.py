@@ -1,226 +1,247 @@
-"""The preference workflow: pairs of answers in, an adapter that prefers as they do out; and its summary."""
+"""Learning from preferences: pairs of answers, rendered to datums, logprobs of a reference, and a loss over pairs.
 
-from collections.abc import Mapping, Sequence
+The formulas of the losses are in `cookhouse.losses.pair_losses`; DPO is https://arxiv.org/abs/2305.18290.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
 
+from cookhouse import algorithms as alg
+from cookhouse.chat import Renderer
+from cookhouse.data import (
+    BadRows,
+    Example,
+    PreferenceRow,
+    example_statistics,
+    mark_remarks,
+    pair_remarks,
+    parse_each,
+    preference_of,
+)
 from cookhouse.envs import SecondModels, open_preference_model
-from cookhouse.errors import InputError
+from cookhouse.losses.pair_losses import PAIR_LOSSES
+from cookhouse.models.catalog import context_tokens
 from cookhouse.registry import Descent
-from cookhouse.runs import Figure, RunResult
-from cookhouse.settings import PreferenceSettings
-from cookhouse.telemetry import events, keys, read_metrics
-from cookhouse.training import (
-    Assembled,
-    BatchSource,
-    Cadence,
-    ScheduledEvaluation,
-    service_errors,
-)
-from cookhouse.workflows.base.counts import batch_metrics
-from cookhouse.workflows.base.evaluation import init_evaluators, keep_noted, scheduled_evaluators
-from cookhouse.workflows.base.preference_model import check_preference_model
-from cookhouse.workflows.base.reference_place import reference_in_words
-from cookhouse.workflows.base.rows import sources_of
-from cookhouse.workflows.base.run import open_run
-from cookhouse.workflows.base.second_model import open_sampler
-from cookhouse.workflows.base.slots import BATCHED, batch_source, log_slot, objective_slot
-from cookhouse.workflows.base.summary import adapter_size, context_fact, model_fact, training_result
-from cookhouse.workflows.base.tokenizer import init_tokenizer
-from cookhouse.workflows.base.workflow import training_workflow
-from cookhouse.workflows.preference.assembler import PairAssembler, PairPayload
-from cookhouse.workflows.preference.data_stages import build_preference_dataset, load_dataset, preview
-from cookhouse.workflows.preference.dataset import Pair
-from cookhouse.workflows.preference.evaluation import AnswerJudge, PairEvaluation
-from cookhouse.workflows.preference.objective import pair_objective
-from cookhouse.workflows.preference.reference import open_reference
-from cookhouse.workflows.preference.state import PreferenceState
+from cookhouse.settings import PreferenceSettings, is_embedded
+from cookhouse.telemetry import events
+from cookhouse.workflows.preference.evaluation import AnswerJudge, PairAnswerEvaluation, PairEvaluation, askable
+from cookhouse.workflows.preference.rows import PreferenceData, read_data
+from cookhouse.workflows.preference.state import PreferenceState, TokenizedPairs
 from cookhouse.workflows.preference.stream import StreamedPairBatch, StreamedPairs
-from cookhouse.workflows.stages.stage import SlotStage, stage
-from cookhouse.workflows.stages.workflow import Workflow
 
 
-@stage(
-    doing="loading the model",
-    reads=("config", "dataset", "held_out", "answers", "notes", "total_steps", "evaluators"),
-    writes=("folder", "checkpoints", "cursor", "session", "objective", "reference", "judge", "evaluations"),
-    needs=("service",),
-    uses=("completer",),
-)
-async def init_session(state: PreferenceState) -> None:
+@alg.stage(doing="reading the data", uses=("datasets",))
+async def load_dataset(context: alg.RunContext, config: PreferenceSettings) -> PreferenceData:
+    """Read the pairs to train on and, evenly spaced through the held-out ones, those to evaluate on."""
+    PAIR_LOSSES.find(config.pair_loss)  # refuses one that is not there
+    data = await asyncio.to_thread(read_data, config, alg.recorded_sources(config, "preferences", context.folder.data))
+    context.notes += data.notes
+    return data
+
+
+@alg.stage(doing="tokenizing the data")
+async def build_preference_dataset(
+    context: alg.RunContext, config: PreferenceSettings, data: PreferenceData, renderer: Renderer
+) -> tuple[TokenizedPairs, alg.Steps, PreferenceSettings]:
+    """Tokenize, and know from it how many steps there will be."""
+    notes = context.notes
+    # As by reward, rates that are right here are well below those for conversations.
+    notes += await asyncio.to_thread(partial(alg.settings_notes, config, by_reward=True))
+    limit = await asyncio.to_thread(context_tokens, config.model_name)
+    length = alg.kept_tokens(config, limit)
+    dataset: alg.PairDataset | StreamedPairs
+    if data.streamed is None:
+        pairs = await _render(context, config, data.train, renderer, length)
+        notes += [*_cut(pairs, "pairs", config, limit), *pair_remarks(data.train)]
+        notes += mark_remarks(data.train, renderer.encoder, what="pairs")
+        dataset = alg.PairDataset(pairs, batch_size=config.batch_size, seed=config.seed)
+        config = alg.fit_batch(context, config, alg.batches_of(len(dataset.pairs)), f"{len(dataset.pairs):,} pairs")
+        dataset.batch_size = config.batch_size
+        notes += dataset.notes
+        counts = alg.Counts(statistics=example_statistics(_examples(dataset.pairs)), num_rows=len(pairs))
+    else:
+        dataset, counts = await asyncio.to_thread(_streamed, config, data, renderer, length, notes)
+        config = alg.fit_batch(context, config, alg.batches_of(counts.num_rows), f"{counts.num_rows:,} pairs")
+        dataset.batch_size = config.batch_size
+    held_out = await _render(context, config, data.test, renderer, length)
+    notes += _cut(held_out, "held-out pairs", config, limit)
+    notes += alg.left_out([pair.lost_answer for pair in held_out if pair.lost_answer], len(held_out), "held-out pairs")
+    answers = None
+    if rows := askable(data.test, renderer):
+        answers = PairAnswerEvaluation(rows, renderer, max_tokens=config.eval_max_tokens, context_tokens=limit)
+        notes += [*answers.notes, *_comparison_notes(config)]
+    steps = alg.planned_steps(context, config, len(dataset), partial(_expected_tokens, config, dataset, counts))
+    alg.tell_previews(context, dataset.pairs[0].examples, config.model_name)
+    tokenized = TokenizedPairs(
+        dataset=dataset,
+        counts=counts,
+        held_out=[pair for pair in held_out if pair.lost_answer is None],
+        answers=answers,
+        context_tokens=limit,
+    )
+    return tokenized, steps, config
+
+
+def _streamed(
+    config: PreferenceSettings, data: PreferenceData, renderer: Renderer, length: int, notes: list[str]
+) -> tuple[StreamedPairs, alg.Counts]:
+    """Batches of rows that are read as they are trained on, with figures estimated from some of them."""
+    assert data.streamed is not None
+    name = data.streamed.name
+    streamed = StreamedPairs(
+        data.streamed.rows,
+        alg.pair_renderer(renderer, max_length=length),
+        name=name,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        on_bad_row=config.on_bad_row,
+        is_held_out=data.streamed.is_held_out,
+    )
+    seen = parse_each(streamed.sampled_rows(), preference_of, BadRows("skip"))
+    what = f"pairs from all over {name}"
+    notes += [*pair_remarks(seen, what=what), *mark_remarks(seen, renderer.encoder, what=what)]
+    statistics = example_statistics(_examples(streamed.pairs))
+    return streamed, alg.estimated(statistics, num_sampled=streamed.num_sampled, num_rows=streamed.num_rows)
+
+
+def _examples(pairs: Sequence[alg.Pair]) -> list[Example]:
+    return [each for pair in pairs for each in pair.examples]
+
+
+def _expected_tokens(
+    config: PreferenceSettings, dataset: alg.PairDataset | StreamedPairs, counts: alg.Counts, total: int, per_epoch: int
+) -> alg.ExpectedTokens:
+    expected = alg.expected_training([(dataset, counts)], total, per_epoch)
+    if not PAIR_LOSSES.find(config.pair_loss).needs_reference:
+        return expected
+    return replace(expected, on_top="as many that a reference scores; evaluations")
+
+
+def _comparison_notes(config: PreferenceSettings) -> list[str]:
+    if config.preference_model is not None or is_embedded(config):
+        return []
+    return [
+        "held-out answers are compared with the chosen and the rejected one letter by letter, which tells little of "
+        "free text; with preference_model=WEIGHTS they are judged, and there is a win rate"
+    ]
+
+
+def _cut(pairs: Sequence[alg.Pair], what: str, config: PreferenceSettings, limit: int | None) -> list[str]:
+    num_cut = sum(any(each.num_cut_tokens for each in pair.examples) for pair in pairs)
+    return alg.cut_notes(num_cut, len(pairs), what, config, limit)
+
+
+async def _render(
+    context: alg.RunContext, config: PreferenceSettings, rows: Sequence[PreferenceRow], renderer: Renderer, length: int
+) -> list[alg.Pair]:
+    """Tokenize in a thread, which nobody can cancel: it sees for itself that the run has been stopped meanwhile."""
+    is_over = threading.Event()
+
+    def heeding_the_end() -> Iterator[PreferenceRow]:
+        for row in rows:
+            if is_over.is_set():
+                raise asyncio.CancelledError("tokenizing stopped")
+            yield row
+
+    bad = BadRows(config.on_bad_row)
+    try:
+        return await asyncio.to_thread(
+            partial(alg.render_pairs, heeding_the_end(), renderer, max_length=length, bad=bad)
+        )
+    finally:
+        is_over.set()
+        context.notes += bad.notes
+
+
+@alg.stage(doing="loading the model", needs=("service",), uses=("completer",))
+async def init_session(
+    context: alg.RunContext,
+    config: PreferenceSettings,
+    pairs: TokenizedPairs,
+    steps: alg.Steps,
+    evaluators: Sequence[alg.NamedEvaluator],
+) -> tuple[alg.OpenedRun, alg.Objective[alg.PairPayload], alg.Reference, list[alg.ScheduledEvaluation]]:
     """Open the run directory and then the session: fresh, from weights, or where a checkpoint of the folder left off;
     and the reference. A loss that the service has is computed there.
     """
-    await open_run(state)
-    _refuse_longer(state)
-    adapters = state.context.adapters
-    with service_errors("asking which losses the service has"):
-        offered = await state.session.service.pair_losses()
-    offer = offered if state.config.pair_loss in offered.names else None
-    state.objective = pair_objective(state.config, offer, with_logprobs=state.config.num_shown_examples > 0)
-    state.reference = await open_reference(state.config, state.session, state.folder, adapters.registry, offer)
-    state.judge = await _open_judge(state)
-    state.evaluations += _held_out(state) + scheduled_evaluators(
-        state.evaluators, state.telemetry, state.folder.evaluations
+    opened = await alg.open_run(context, config, steps, evaluators)
+    _refuse_longer(config, pairs, opened)
+    objective, reference = await alg.open_pairs(context, config, opened, with_logprobs=config.num_shown_examples > 0)
+    judge = await _open_judge(context, config, opened) if pairs.answers is not None else None
+    held_out = PairEvaluation(
+        pairs=pairs.held_out,
+        answers=pairs.answers,
+        judge=judge,
+        reference=reference,
+        settings=config,
+        telemetry=context.telemetry,
+        keep=opened.folder.write_answers,
     )
+    evaluations = alg.scheduled(context, config, opened, evaluators, held_out if pairs.held_out else None)
+    return opened, objective, reference, evaluations
 
 
-async def _open_judge(state: PreferenceState) -> AnswerJudge | None:
-    """Judge of held-out answers, where one is named and there are some."""
-    if state.config.preference_model is None or state.answers is None:
+async def _open_judge(context: alg.RunContext, config: PreferenceSettings, opened: alg.OpenedRun) -> AnswerJudge | None:
+    """Judge of held-out answers, where one is named."""
+    if config.preference_model is None:
         return None
-    adapters = state.context.adapters
-    models = SecondModels(lambda name: open_sampler(state.session.service, name, adapters.registry), adapters.completer)
+    service, folder = opened.session.service, opened.folder
+    models = SecondModels(lambda name: alg.open_sampler(service, name, context.registry), context.adapters.completer)
     return AnswerJudge(
-        await open_preference_model(state.config, models),
-        read_initial=partial(state.folder.read_answers, 0),
-        keep=partial(keep_noted, state.folder.evaluations, "answers", "Held-out answers"),
+        await open_preference_model(config, models),
+        read_initial=partial(folder.read_answers, 0),
+        keep=partial(alg.keep_noted, folder.evaluations, "answers", "Held-out answers"),
     )
 
 
-def _refuse_longer(state: PreferenceState) -> None:
-    """Refuse examples longer than the service takes, which is known once the session is open."""
-    limit = state.session.context_tokens
-    longest = max(pair.longest_tokens for pair in [*state.dataset.pairs, *state.held_out])
-    if isinstance(state.dataset, StreamedPairs) and limit is not None and longest <= limit:
-        state.dataset.cut_to(limit)  # what is longer than all of the sample
-    if state.answers is not None:
-        longest = max(longest, state.answers.longest_tokens)
-    if limit is not None and longest > limit:
-        raise InputError(
-            f"{state.config.model_name} takes {limit:,} tokens at this service, and the longest prompt with an answer "
-            f"has {longest:,}; set max_length={limit}, and eval_max_tokens or num_eval lower"
-        )
+def _refuse_longer(config: PreferenceSettings, pairs: TokenizedPairs, opened: alg.OpenedRun) -> None:
+    limit, dataset = opened.session.context_tokens, pairs.dataset
+    longest = max(pair.longest_tokens for pair in [*dataset.pairs, *pairs.held_out])
+    if isinstance(dataset, StreamedPairs) and limit is not None and longest <= limit:
+        dataset.cut_to(limit)  # what is longer than all of the sample
+    if pairs.answers is not None:
+        longest = max(longest, pairs.answers.longest_tokens)
+    alg.refuse_longer(config, opened, longest, "prompt with an answer", ", and eval_max_tokens or num_eval lower")
 
 
-def _held_out(state: PreferenceState) -> list[ScheduledEvaluation]:
-    if not state.held_out:
-        return []
-    evaluation = PairEvaluation(
-        pairs=state.held_out,
-        answers=state.answers,
-        judge=state.judge,
-        reference=state.reference,
-        settings=state.config,
-        telemetry=state.telemetry,
-        keep=state.folder.write_answers,
-    )
-    cadence = Cadence(every=state.config.eval_every, at_start=state.config.eval_at_start)
-    return [ScheduledEvaluation(name="held out", evaluation=evaluation, cadence=cadence)]
+@alg.stage(parts=("compute_reference_logprobs",))
+def get_preference_batch(
+    context: alg.RunContext, pairs: TokenizedPairs, reference: alg.Reference, steps: alg.Steps, opened: alg.OpenedRun
+) -> alg.BatchSource[Sequence[alg.Pair] | StreamedPairBatch, alg.PairPayload]:
+    """Batches of pairs with the reference's logprobs, one prepared ahead."""
+    with_reference = alg.PairAssembler(reference, context.telemetry)
 
-
-Batch: TypeAlias = Sequence[Pair] | StreamedPairBatch
-
-
-def _source(state: PreferenceState) -> BatchSource[Batch, PairPayload]:
-    pairs = PairAssembler(state.reference, state.telemetry)
-
-    async def assemble(batch: Batch) -> Assembled[PairPayload]:
+    async def assemble(batch: Sequence[alg.Pair] | StreamedPairBatch) -> alg.Assembled[alg.PairPayload]:
         if not isinstance(batch, StreamedPairBatch):
-            return await pairs(batch)
-        return replace(await pairs(batch.pairs), metrics=batch_metrics(batch.statistics, batch.num_skipped))
+            return await with_reference(batch)
+        assembled = await with_reference(batch.pairs)
+        return replace(assembled, metrics=alg.batch_metrics(batch.statistics, batch.num_skipped))
 
-    return batch_source(state, assemble)
+    return alg.batch_source(pairs.dataset, assemble, steps, opened)
 
 
-def preference_workflow(config: PreferenceSettings) -> Workflow[PreferenceState]:
+def preference_workflow(config: PreferenceSettings) -> alg.Workflow[PreferenceState]:
     """The stages of a run over preferences."""
-    return training_workflow(
+    return alg.training_workflow(
         name="preference",
         state_class=PreferenceState,
-        start=lambda context: PreferenceState(context=context, config=config),
+        inputs={"config": config},
         setup=(
-            check_preference_model,
+            alg.check_preference_model,
             load_dataset,
-            init_tokenizer,
+            alg.init_tokenizer,
             build_preference_dataset,
-            init_evaluators,
+            alg.init_evaluators,
             init_session,
         ),
-        get_work=SlotStage(
-            name="get_preference_batch",
-            make=_source,
-            reads=("reference", *BATCHED),
-            parts=("compute_reference_logprobs",),
+        loop=alg.training_loop(
+            get_work=get_preference_batch,
+            forward_backward=alg.objective_slot("dpo_forward_backward"),
+            log=alg.log_slot("log_dpo_metrics", event=events.DPO_STEP),
         ),
-        forward_backward=objective_slot("dpo_forward_backward"),
-        log=log_slot("log_dpo_metrics", event=events.DPO_STEP),
         descent=Descent.DPO_TRAINED_FROM,
-        result=_result,
-        facts=_facts,
-        previews=preview,
-        data_files=sources_of(config, "preferences"),
+        data_files=alg.sources_of(config, "preferences"),
     )
-
-
-_Row = Mapping[str, float]
-_HELD_OUT = (
-    (keys.TEST_PAIR_ACCURACY, "held-out pairs in the right order", True),
-    (keys.TEST_PAIR_MARGIN, "held-out margin (chosen less rejected reward)", False),
-    (keys.TEST_PAIR_LOSS, "held-out loss of a pair", False),
-    (keys.TEST_ANSWERED_CHOSEN, "answers that are the chosen one", True),
-    (keys.TEST_ANSWERED_REJECTED, "answers that are the rejected one", True),
-    (keys.TEST_ANSWER_WIN_RATE, "of these two, answers that are the chosen one", True),
-    (keys.TEST_WIN_RATE_CHOSEN, "answers' win rate against the chosen ones, as judged", True),
-    (keys.TEST_WIN_RATE_INITIAL, "and against the answers before training", True),
-)
-
-
-def _figures(first: _Row, last: _Row, after: _Row) -> tuple[Figure, ...]:
-    """Accuracy, margin and loss of held-out pairs, which of the two is answered, and the last training loss."""
-    held_out = (
-        Figure(name=name, label=label, before=first.get(name), after=after.get(name), is_share=is_share)
-        for name, label, is_share in _HELD_OUT
-    )
-    trained = Figure(
-        name=keys.PAIR_LOSS,
-        label="training loss, first and last step",
-        before=first.get(keys.PAIR_LOSS),
-        after=last.get(keys.PAIR_LOSS),
-    )
-    return (*held_out, trained)
-
-
-def _result(state: PreferenceState, seconds: float) -> RunResult[PreferenceState]:
-    """The result, whose state has the last step's `dpo_metrics`, also where this launch took no step."""
-    rows = read_metrics(state.folder.metrics)
-    last: _Row = next((row for row in reversed(rows) if keys.PAIR_LOSS in row), {})
-    state.dpo_metrics = {
-        name.removeprefix("train/"): value for name, value in last.items() if name.startswith("train/")
-    }
-    return training_result(_figures, state, seconds)
-
-
-def _facts(state: PreferenceState) -> dict[str, str]:
-    """Facts of a dry run: pairs, tokens, the loss, the reference, steps, and the adapter."""
-    config, pairs, counted = state.config, state.dataset.pairs, state.counts.statistics
-    num_cut = sum(any(each.num_cut_tokens for each in pair.examples) for pair in pairs)
-    num_pairs, about, held_out = counted.num_examples // 2, "", f"; {len(state.held_out):,} held out"
-    if state.counts.num_sampled is not None:
-        num_cut, about = num_cut * num_pairs // len(pairs), "about "
-        held_out += f" (estimated from {state.counts.num_sampled:,} of {state.counts.num_rows:,} rows)"
-    reference = reference_in_words(config, config.reference_model)
-    return {
-        "model": model_fact(config.model_name),
-        "tokenizer": config.model_name,
-        "renderer": config.renderer_name,
-        "pairs": f"{about}{num_pairs:,} to train on, of which {num_cut:,} lose an end{held_out}",
-        "tokens": f"{about}{counted.num_tokens:,}, prompts twice, of which {counted.num_trained_tokens:,} "
-        f"({counted.trained_share:.1%}) are trained on",
-        "context": context_fact(state.context_tokens),
-        "longest answer": f"{max(pair.longest_tokens for pair in pairs):,} tokens with its prompt",
-        "loss": f"{config.pair_loss}, β {config.dpo_beta:g}",
-        "held-out answers": _comparison(state),
-        "reference": reference if state.loss.needs_reference else f"none: {config.pair_loss} needs no reference",
-        "steps": f"{state.total_steps:,} in all, {state.steps_per_epoch:,} per epoch",
-        "adapter": adapter_size(config),
-    }
-
-
-def _comparison(state: PreferenceState) -> str:
-    if state.answers is None:
-        return "none"
-    if state.config.preference_model is None:
-        return "compared with the chosen and the rejected one letter by letter"
-    return f"compared with the chosen ones, and those before training, by {state.config.preference_model}"

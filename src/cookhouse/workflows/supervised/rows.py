@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import overload
 
+from cookhouse import algorithms as alg
 from cookhouse.data import (
     BadRows,
     Conversation,
@@ -14,18 +15,18 @@ from cookhouse.data import (
     JoinedRows,
     NamedSource,
     Rows,
+    check_columns,
+    conversation_of,
+    conversations_of,
+    iter_blocks,
     num_rows,
     parse_each,
     parse_weights,
     sampled,
+    stream,
 )
-from cookhouse.data.batches import stream
-from cookhouse.data.rows.conversations import conversation_of, conversations_of
-from cookhouse.data.rows.shapes import check_columns
-from cookhouse.data.sources.store import iter_blocks
 from cookhouse.errors import InputError
 from cookhouse.settings import SupervisedSettings
-from cookhouse.workflows.base.rows import joined, split_off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,7 @@ class RunData:
         return [conversation for part in self.train for conversation in part.conversations or ()]
 
     def with_conversations(self, given: Sequence[Conversation]) -> "RunData":
-        """The data with those of `given`, as stages have left them, each in the set that it came from.
+        """The data with other conversations to train on, each in the set that it came from.
 
         Raises:
             InputError: one is of no set, or none is left of a set.
@@ -120,7 +121,7 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     for source in train:
         _check_kind(source)
     bad = BadRows(config.on_bad_row)
-    opened = [split_off(source.rows, config.eval_fraction, config.seed) for source in train]
+    opened = [alg.split_off(source.rows, config.eval_fraction, config.seed) for source in train]
     held_out = [rows for _, rows in opened if rows is not None] + [source.rows for source in test]
     chosen = _choose(held_out, [str(source) for source in (test or train)], config, bad)
     unasked = [] if test else [c for c in chosen if c.text is None and not c.has_answer]
@@ -130,7 +131,7 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     if weights is None and len(sets) > 1:
         for name, rows in sets:
             check_columns(rows.columns, name)
-        sets = [joined(sets)]
+        sets = [alg.joined(sets)]
     read = [_read(name, rows, bad) for name, rows in sets]
     found = RunData(
         train=read,

@@ -1,19 +1,18 @@
-"""State of a supervised run, passed from stage to stage."""
+"""State of a supervised run, passed from stage to stage, and what it says of itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import tinker
 
-from cookhouse.data import Conversation, Example, MixedDataset, StreamedDataset, SupervisedDataset
-from cookhouse.data.batches.stream import StreamedBatch
+from cookhouse import algorithms as alg
+from cookhouse.data import Example, MixedDataset, StreamedBatch, StreamedDataset, SupervisedDataset
+from cookhouse.errors import printable
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator
+from cookhouse.runs import Figure, Preview
 from cookhouse.settings import SupervisedSettings
-from cookhouse.training import Objective
-from cookhouse.workflows.base.counts import Counts, expected_training
-from cookhouse.workflows.base.run import TrainingState
-from cookhouse.workflows.base.spending import ExpectedTokens
+from cookhouse.telemetry import keys
 from cookhouse.workflows.supervised.rows import RunData
 
 Part: TypeAlias = SupervisedDataset | StreamedDataset
@@ -25,28 +24,76 @@ Batch: TypeAlias = Sequence[tinker.Datum] | StreamedBatch
 Dataset: TypeAlias = Part | MixedDataset[Batch]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tokenized:
+    """Conversations as tokens: batches to train on, and what measures the weights on those held out."""
+
+    dataset: Dataset
+    counts: alg.Counts
+    shown: Sequence[Example]
+    """First examples, for people."""
+    nll: NLLEvaluator | None
+    """None: nothing is evaluated."""
+    exact_match: ExactMatchEvaluator | None
+    context_tokens: int | None
+    """What the model takes at most, prompt and answer together; None if nobody here knows."""
+
+
 @dataclass(kw_only=True)
-class SupervisedState(TrainingState):
+class SupervisedState(alg.TrainingState):
     """State that the stages of a supervised run share."""
 
     config: SupervisedSettings
     data: RunData = field(init=False)
-    """What the run reads; what it trains on and is measured by are the two below, which stages may change."""
-    train: Sequence[Conversation] = field(init=False)
-    test: Sequence[Conversation] = field(init=False)
-    """Chosen for evaluation; empty: nothing is evaluated."""
-    dataset: Dataset = field(init=False)
-    counts: Counts = field(init=False)
-    part_counts: Sequence[Counts] = field(init=False)
-    """The same of each set that is mixed, else of the one."""
-    shown: Sequence[Example] = field(init=False)
-    """First examples, for people."""
-    nll: NLLEvaluator | None = field(init=False)
-    exact_match: ExactMatchEvaluator | None = field(init=False)
-    objective: Objective[None] = field(init=False)
+    """What the run trains on and is measured by; a stage may return other conversations."""
+    objective: alg.Objective[None] = field(init=False)
+    tokenized: Tokenized = field(init=False)
 
-    @property
-    def expected_tokens(self) -> ExpectedTokens:
-        parts = self.dataset.parts if isinstance(self.dataset, MixedDataset) else [self.dataset]
-        counted: Any = list(zip(parts, self.part_counts, strict=True))
-        return expected_training(counted, self.total_steps, self.steps_per_epoch)
+    def data_facts(self) -> Mapping[str, str]:
+        counts = self.tokenized.counts
+        found = counts.statistics
+        read = self.data.conversations if counts.num_sampled is None else ()
+        unread = sorted({str(name) for conversation in read for name in conversation.extra})
+        about = "" if counts.num_sampled is None else "about "
+        estimate = {} if counts.num_sampled is None else {"estimated from": f"{counts.num_sampled:,} rows"}
+        return {
+            "conversations": f"{len(self.data.conversations):,} to train on, {_held_out_in_words(self)}",
+            **({"unused fields": printable(", ".join(unread))} if unread else {}),
+            "examples": f"{about}{found.num_examples:,}, of which {found.num_truncated:,} are truncated",
+            "tokens": f"{about}{found.num_tokens:,}, of which {found.num_trained_tokens:,} ({found.trained_share:.1%}) "
+            "are trained on",
+            **estimate,
+            "context": alg.context_fact(self.tokenized.context_tokens),
+            "longest example": f"{found.longest_tokens:,} tokens",
+        }
+
+    def previews(self) -> Sequence[Preview]:
+        return alg.previews_of(self.tokenized.shown, self.config.model_name)
+
+    def figures(self, first: alg.Row, last: alg.Row, after: alg.Row) -> Sequence[Figure]:
+        return [
+            *alg.held_out_figures(
+                [
+                    (keys.TEST_NLL, "held-out loss (nats per token)", False),
+                    (keys.TEST_EXACT_MATCH, "held-out exact match", True),
+                    *(each for each in _OF_LABELS if each[0] in after),
+                ],
+                first,
+                after,
+            ),
+            Figure(
+                name=keys.TRAIN_LOSS,
+                label="training loss of the last step",
+                before=None,
+                after=last.get(keys.TRAIN_LOSS),
+            ),
+        ]
+
+
+_OF_LABELS = ((keys.TEST_ACCURACY, "held-out accuracy", True), (keys.TEST_F1, "held-out F1", True))
+
+
+def _held_out_in_words(state: SupervisedState) -> str:
+    num_asked, num_all = len(state.data.test), state.data.num_held_out
+    is_part = num_asked == state.config.num_eval < num_all
+    return f"{num_all:,} held out, of which {num_asked:,} are evaluated on" if is_part else f"{num_asked:,} held out"
