@@ -95,7 +95,7 @@ def hosted_over(
     finally:
         server.should_exit = True
         loop.call_soon_threadsafe(service.dismiss_waiters)
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
