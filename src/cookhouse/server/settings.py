@@ -12,6 +12,10 @@ EndSessions = Literal["start", "missing", "eof"]
 at the end of stdin, and none before because it is silent: clients are known to live as long as the server does."""
 
 
+HOSTED_SAMPLES = 2000
+"""Sampling requests that the hosted service takes of a user at a time, about."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     max_connections: int | None = None
@@ -40,6 +44,10 @@ class Settings:
     """Requests waiting per model."""
     max_queued_samples: int = 8192
     """Sampling requests that a tenant may have waiting or running."""
+    max_samplers: int | None = None
+    """Weights that a tenant may sample from at a time; samples of others wait their turn. None: any number."""
+    as_hosted: bool = False
+    """Refuse what the hosted service refuses, in its words: see `HostedRules`."""
     max_snapshot_bytes: int = 256 * 2**20
     """Weights of sampling clients held in the memory of each worker, of all tenants together; the others wait in files
     until they are used. Clients are never told to go, so that a run leaves one behind at every step."""

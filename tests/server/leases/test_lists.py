@@ -45,6 +45,7 @@ POSTS_OF_ONE: Mapping[str, Any] = {
             for kind in (
                 "create_model",
                 "load_weights",
+                "forward",
                 "forward_backward",
                 "optim_step",
                 "save_weights",
