@@ -50,7 +50,7 @@ def learning_rate_gone(rule: Rule, history: MetricHistory, facts: RunFacts) -> F
     """The learning rate had fallen to almost nothing before anything was learned."""
     rates, name = history.points(keys.LEARNING_RATE), _target(history, facts)
     peak = max(rates, key=lambda point: point.value, default=None)
-    if name is None or peak is None or rates[-1].value > rule.threshold * peak.value:
+    if name is None or peak is None or not 0 < peak.value * rule.threshold >= rates[-1].value:
         return None
     low = next(point for point in rates if point.step > peak.step and point.value <= rule.threshold * peak.value)
     values = [point.value for point in history.points(name) if point.step <= low.step]

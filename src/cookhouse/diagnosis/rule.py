@@ -19,13 +19,13 @@ class RunFacts:
     total_steps: int | None = None
     checkpoints: Callable[[], Sequence[Checkpoint]] = tuple
     """Reads what the run has saved."""
-    declared: Mapping[str, Metric] = field(default_factory=dict)
-    """Metrics that the run declared, by name."""
+    declared: Mapping[str, Metric] | None = None
+    """Metrics that the run declared, by name; None: those of this process."""
 
     @property
     def learns_by_reward(self) -> bool:
         """True if rewards become advantages."""
-        return self.settings.get("advantage", "none") != "none"
+        return bool(self.settings.get("advantage", "none") != "none")
 
     def now(self, name: str) -> str:
         """A setting's value, in brackets; empty if it is not known."""

@@ -93,8 +93,8 @@ RULES: Final[Sequence[Rule]] = (
     Rule(
         name="overfitting",
         severity="warning",
-        when="after 3 evaluations or more, a held-out metric is worse than its best by more than its standard error (by "
-        "a share of {threshold} where that was not measured), while training went on getting better",
+        when="after 3 evaluations or more, a held-out metric is worse than its best by more than its standard error "
+        "(where that was not measured, by a share of {threshold}), while training went on getting better",
         reads=("test/", *held_out.TRAINED),
         threshold=0.02,
         steps=1,
@@ -142,7 +142,8 @@ RULES: Final[Sequence[Rule]] = (
     Rule(
         name="solved",
         severity="note",
-        when="in a share of {threshold} of the groups of the last {steps} steps all rewards were equal, and 0.5 or more",
+        when="in a share of {threshold} of the groups of the last {steps} steps all rewards were equal, and 0.5 or "
+        "more",
         reads=(keys.GROUPS_ALL_GOOD, keys.TRAIN_REWARD),
         threshold=1.0,
         steps=10,
