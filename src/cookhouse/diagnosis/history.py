@@ -1,10 +1,12 @@
 """The metrics of a run by name, filled row by row: what rules read."""
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from cookhouse.telemetry import as_float, keys, step_number
+
+_LARGEST = 1e100
+"""Beyond it sums of squares overflow."""
 
 
 class Point(NamedTuple):
@@ -37,7 +39,7 @@ class MetricHistory:
         for name, value in row.items():
             if name == "step" or isinstance(value, bool) or not isinstance(value, int | float):
                 continue
-            if math.isfinite(number := as_float(value)):
+            if abs(number := as_float(value)) < _LARGEST:  # False of NaN
                 point = Point(step_number(row["step"], name), number)
                 points = self._points.setdefault(name, [])
                 if points and points[-1].step == point.step:

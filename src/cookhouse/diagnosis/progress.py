@@ -1,7 +1,6 @@
 """Rules over the course of a run: whether what it learns by gets better, and whether that can be judged yet."""
 
 import math
-import statistics
 from collections.abc import Sequence
 
 from cookhouse.diagnosis.history import MetricHistory
@@ -111,13 +110,18 @@ def _improves(name: str, values: Sequence[float]) -> bool:
     size = _size(values)
     first, last = values[:size], values[-size:]
     gain = mean(last) - mean(first)
-    error = math.sqrt((statistics.variance(first) + statistics.variance(last)) / size) if size > 1 else 0.0
+    error = math.sqrt(_variance(first) / size + _variance(last) / size)
     return (gain if find_metric(name).direction == "more" else -gain) > error
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
     size = _size(values)
     return mean(values[:size]), mean(values[-size:])
+
+
+def _variance(values: Sequence[float]) -> float:
+    center = mean(values)
+    return sum((value - center) * (value - center) for value in values) / max(1, len(values) - 1)
 
 
 def _size(values: Sequence[float]) -> int:

@@ -131,9 +131,9 @@ def divergence(rule: Rule, history: MetricHistory, facts: RunFacts) -> Found | N
 
 def _bounds(facts: RunFacts) -> str:
     lowered = [
-        f"a lower {name} (now {facts.settings[name]})"
+        f"a lower {name} (now {value})"
         for name, least in (("max_steps_off_policy", 0), ("num_substeps", 1), ("ppo_epochs", 1))
-        if facts.settings.get(name, least) > least
+        if isinstance(value := facts.settings.get(name), int) and value > least
     ]
     other = [] if facts.settings.get("temperature", 1) == 1 else ["temperature=1"]
     bounded = ["loss_fn=ppo, which clips the ratio", "loss_fn=cispo, which truncates it and lets every token teach"]
