@@ -18,8 +18,8 @@ RULES: Final[Sequence[Rule]] = (
     Rule(
         name="no_spread",
         severity="critical",
-        when="at most {threshold} of the groups had different rewards in the last {steps} steps, and not all of them "
-        "were right",
+        when="a share of {threshold} of the groups had different rewards in the last {steps} steps, and not all of "
+        "them were right",
         reads=(
             *(keys.GROUPS_MIXED, keys.GROUPS_ALL_GOOD, keys.TRAIN_GROUPS),
             *(keys.TRAIN_REWARD, keys.TRAIN_REWARD_STD),
