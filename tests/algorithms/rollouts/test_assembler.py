@@ -169,10 +169,10 @@ async def test_a_punishment_changes_advantages_and_not_which_groups_are_left_out
     assert batch.payload.num_datums_P == [0, 2]
 
 
-@pytest.mark.parametrize("constant", ["keep", "remove", "replace"])
-async def test_a_step_without_a_spread_takes_no_gradient_from_the_punishment(
-    constant: Literal["keep", "remove", "replace"],
-) -> None:
+@pytest.mark.parametrize(
+    "settings", [AdvantageSettings(), AdvantageSettings(constant_reward_groups="remove")], ids=["keep", "remove"]
+)
+async def test_a_step_without_a_spread_takes_no_gradient_from_the_punishment(settings: AdvantageSettings) -> None:
     # Catches a step in which every answer is equally wrong, and the model learns to be short and nothing else.
     overlong = OverlongSettings(overlong_answers="punish", max_tokens=4, overlong_cache_tokens=2)
     long, short = turn([1], [2, 3, 4], [-1.0] * 3), turn([1], [2], [-1.0])
