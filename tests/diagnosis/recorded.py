@@ -27,7 +27,7 @@ def recorded(recipe: str) -> tuple[list[dict[str, Any]], RunFacts]:
 def record(folder: Path) -> None:
     """Keep the run in a folder as that of its recipe."""
     run, [launch, *_] = read_record(folder), read_history(folder).launches
-    found = {
+    found: dict[str, Any] = {
         "settings": {name: value for name, value in run.config["config"].items() if name in _SETTINGS},
         "total_steps": launch.total_steps,
         "rows": [

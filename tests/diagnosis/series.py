@@ -8,7 +8,11 @@ from typing import Any
 MIXED, GOOD, BAD = (f"env/all/by_group/frac_{kind}" for kind in ("mixed", "all_good", "all_bad"))
 REWARD, STD, CUT = "env/all/reward/total", "env/all/reward/total_std", "env/all/frac_truncated"
 CALLS, ERRORS = "env/all/tool_calls", "env/all/tool_errors"
-GRPO = {"advantage": "group_centered", "loss_fn": "importance_sampling", "constant_reward_groups": "keep"}
+GRPO: Mapping[str, Any] = {
+    "advantage": "group_centered",
+    "loss_fn": "importance_sampling",
+    "constant_reward_groups": "keep",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,7 @@ FOUND: Mapping[str, Sequence[Series]] = {
         Series(rows=rollouts(4, mixed=0), settings=GRPO, says="0 of 64 groups had different rewards in the last 4"),
         Series(rows=rollouts(1, mixed=0), settings=GRPO, total_steps=1, says="0 of 16 groups"),
         Series(rows=rollouts(9, mixed=0, good=0.5, reward=0.5), settings=GRPO, says="mean 0.5"),
-        Series(rows=rollouts(4, mixed=0), settings=GRPO | {"advantage": "total_reward"}, says="0 of 64 groups"),
+        Series(rows=rollouts(4, mixed=0), settings={**GRPO, "advantage": "total_reward"}, says="0 of 64 groups"),
         Series(
             rows=[*rollouts(20, mixed=0.5), *({**row, "step": row["step"] + 20} for row in rollouts(4, mixed=0))],
             settings=GRPO,
@@ -107,7 +111,7 @@ FOUND: Mapping[str, Sequence[Series]] = {
     "overlong_punishment": (
         Series(
             rows=rollouts(4, mixed=0.5, reward=0.1, rollouts__overlong_penalty=0.4),
-            settings=GRPO | {"overlong_answers": "punish"},
+            settings={**GRPO, "overlong_answers": "punish"},
             says="0.4 on average, is larger than the reward, 0.1, in the last 4 steps",
         ),
     ),
@@ -154,8 +158,8 @@ QUIET: Mapping[str, Sequence[Series]] = {
         Series(rows=rollouts(3, mixed=0), settings=GRPO),  # fewer steps than it judges by
         Series(rows=rollouts(8, mixed=1 / 16), settings=GRPO),
         Series(rows=rollouts(8, mixed=0, good=1), settings=GRPO),
-        Series(rows=rollouts(8, mixed=0), settings=GRPO | {"advantage": "none"}),  # a teacher's logprobs teach
-        Series(rows=rollouts(8, mixed=0, **{STD: 0.5}), settings=GRPO | {"advantage": "total_reward"}),
+        Series(rows=rollouts(8, mixed=0), settings={**GRPO, "advantage": "none"}),  # a teacher's logprobs teach
+        Series(rows=rollouts(8, mixed=0, **{STD: 0.5}), settings={**GRPO, "advantage": "total_reward"}),
         Series(rows=steps(8, train__loss=1.0)),
     ),
     "all_masked": (
@@ -170,8 +174,8 @@ QUIET: Mapping[str, Sequence[Series]] = {
         Series(rows=steps(3, **{"optim/kl_sample_train_v1": 0.34}), settings=GRPO),
         Series(rows=steps(3, **{"optim/kl_sample_train_v1": -1.0}), settings=GRPO),
         Series(rows=steps(3, **{"optim/kl_sample_train_v1": math.nan}), settings=GRPO),
-        Series(rows=steps(3, **{"optim/kl_sample_train_v1": 2.0}), settings=GRPO | {"loss_fn": "ppo"}),
-        Series(rows=steps(3, **{"optim/kl_sample_train_v1": 2.0}), settings=GRPO | {"loss_fn": "cispo"}),
+        Series(rows=steps(3, **{"optim/kl_sample_train_v1": 2.0}), settings={**GRPO, "loss_fn": "ppo"}),
+        Series(rows=steps(3, **{"optim/kl_sample_train_v1": 2.0}), settings={**GRPO, "loss_fn": "cispo"}),
     ),
     "entropy_collapse": (
         Series(rows=rollouts(5, mixed=0.1, optim__entropy=0.3), settings=GRPO),

@@ -66,7 +66,7 @@ def test_at_most_three_are_said_the_gravest_first() -> None:
 
 
 def test_what_is_set_is_in_the_advice() -> None:
-    settings = GRPO | {"max_steps_off_policy": 2, "num_substeps": 1, "temperature": 0.7}
+    settings = {**GRPO, "max_steps_off_policy": 2, "num_substeps": 1, "temperature": 0.7}
     rows = steps(1, **{"optim/kl_sample_train_v1": 0.5})
     [finding] = [each for each in diagnose(rows, RunFacts(settings=settings)) if each.name == "divergence"]
     assert "a lower max_steps_off_policy (now 2); temperature=1; loss_fn=ppo" in finding.advice

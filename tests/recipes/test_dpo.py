@@ -279,7 +279,9 @@ async def test_comparisons_are_read_and_ties_are_refused_or_left_out(make_config
     with pytest.raises(BadRowsError, match=r"compared.jsonl:3: the label is Tie"):
         await run(make_config(dataset_path=path), FakeService())
     result = await run(make_config(dataset_path=path, on_bad_row="skip"), FakeService())
-    lengths = [pair.chosen.num_trained_tokens > pair.rejected.num_trained_tokens for pair in result.state.pairs.dataset.pairs]
+    lengths = [
+        pair.chosen.num_trained_tokens > pair.rejected.num_trained_tokens for pair in result.state.pairs.dataset.pairs
+    ]
     assert lengths == [True, False]
     assert "1 row cannot be used and is left out" in result.state.context.notes
 

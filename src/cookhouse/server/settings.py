@@ -31,6 +31,8 @@ class Settings:
     """Largest training request once decompressed, and once decoded, with its tensors dense."""
     max_json_bytes: int = 16 * 2**20
     """Largest request that is JSON: a prompt of a million tokens takes 8 MB."""
+    max_upload_bytes: int = 8 * 2**30
+    """Largest file of an adapter that is uploaded; it goes to the disk as it comes."""
     max_answer_body_bytes: int = 8 * 2**20
     """Largest request of OpenAI's clients, which is text: a long context of one prompt takes a few MB."""
     max_queued_bytes: int = 2**29

@@ -17,6 +17,7 @@ from cookhouse.server.access.hosted_rules import BARE_CHECKPOINT_ID
 from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, iso, read_content, texts
 from cookhouse.server.refusals import ForeignError, NotFoundError
 from cookhouse.server.service import Service
+from cookhouse.server.sessions.checkpoint_search import TYPES, CheckpointSearchRequest, search_checkpoints
 from cookhouse.server.sessions.sdk_versions import knows_external_weights
 from cookhouse.server.sessions.search import OWNER
 from cookhouse.server.storage.checkpoints.checkpoint import check_ttl
@@ -24,7 +25,6 @@ from cookhouse.server.storage.store.rows import CheckpointKind, CheckpointRow, R
 
 router = APIRouter()
 
-_TYPES = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 _PUBLISH = "/training_runs/{model_id}/checkpoints/{kind}/{name}/publish"
 
 
@@ -92,6 +92,12 @@ def list_checkpoints(
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows], "cursor": _cursor(limit, offset, total)})
 
 
+@router.post("/checkpoints/search")
+async def search(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content, _ = await read_content(request, service, owner, CheckpointSearchRequest)
+    return JSONResponse(await asyncio.to_thread(_search, service, owner, content))
+
+
 @router.post("/weights_info")
 async def weights_info(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content, _ = await read_content(request, service, owner, WeightsInfoRequest)
@@ -145,6 +151,16 @@ def download(checkpoint_id: str, expires_at: int, signature: str, name: str, ser
     return FileResponse(file, media_type="application/octet-stream", filename=name)
 
 
+def _search(service: Service, owner: str, request: CheckpointSearchRequest) -> dict[str, Any]:
+    sessions = () if request.project_ids is None else service.storage.store.sessions(owner, limit=None, offset=0)
+    projects = {row.session_id: row.project_id for row in sessions if row.project_id is not None}
+    rows, cursor = search_checkpoints(service.storage.store.checkpoints(owner)[0], projects, request)
+    return {
+        "checkpoints": [_checkpoint(row) for row in rows],
+        "next_cursor": None if cursor is None else cursor.model_dump(mode="json"),
+    }
+
+
 def _readable(request: Request) -> Collection[CheckpointKind] | None:
     """Kinds of checkpoints that the client's SDK can read in a list; None: all."""
     is_new = knows_external_weights(request.headers.get("x-stainless-package-version", ""))
@@ -171,7 +187,7 @@ def _delete_named(service: Service, model_id: str, name: str, owner: str) -> Non
 
 def _run(service: Service, row: RunRow) -> dict[str, Any]:
     checkpoints, _ = service.storage.store.checkpoints(row.owner, model_id=row.model_id)
-    newest = {kind: next((one for one in checkpoints if one.kind == kind), None) for kind in _TYPES}
+    newest = {kind: next((one for one in checkpoints if one.kind == kind), None) for kind in TYPES}
     weights, sampler_weights = newest["weights"], newest["sampler_weights"]
     return {
         "training_run_id": row.model_id,
@@ -190,9 +206,10 @@ def _run(service: Service, row: RunRow) -> dict[str, Any]:
 def _checkpoint(row: CheckpointRow) -> dict[str, Any]:
     return {
         "checkpoint_id": f"{row.kind}/{row.name}",
-        "checkpoint_type": _TYPES[row.kind],
+        "checkpoint_type": TYPES[row.kind],
         "time": iso(row.created_at),
         "tinker_path": row.path,
+        "base_model": row.base_model,
         "size_bytes": row.size_bytes,
         "public": row.is_public,
         "user_metadata": texts(row.user_metadata),
