@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cookhouse.sweeps.record import SweepRecord
+    from cookhouse.sweeps.state import SweepState
 
 _ANSWER_CHARACTERS = 100
 _EARLIER_MESSAGES = 4
@@ -173,10 +174,19 @@ def _amount(value: float | None, *, is_share: bool) -> str:
     return f"{value:.1%}" if is_share else f"{value:.4f}"
 
 
+def print_failed_sweep(console: "Console", state: "SweepState", program: str) -> None:
+    """Say that every run of a sweep failed; why was said when they did."""
+    say(console, f"\nsweep of {state.config.recipe}: all {len(state.runs)} runs failed, as said above", style="red")
+    if state.folder.path.is_dir():
+        say_fact(console, f"{'run directory':<14}", str(state.folder.path))
+        resume = f"{program} runs resume {shlex.quote(str(state.folder.path))}"
+        say_command(console, f"{'to continue':<14}", resume)
+
+
 def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
     """The runs of a sweep, the best of them, and why others failed."""
     from cookhouse.report import setting_text
-    from cookhouse.sweeps.record import best_text
+    from cookhouse.sweeps.record import best_text, by_error
     from cookhouse.telemetry import say
 
     table, width = sweep.table, console.width if console.is_terminal else None
@@ -197,7 +207,7 @@ def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
     for line in side_by_side(header, rows, width):
         say(console, line)
     say(console, f"\nbest         {printable(best_text(sweep))}")
-    for name, error in sweep.errors.items():
-        say(console, printable(f"failed       {name}: {error}"), style="red")
+    for error, names in by_error(sweep.errors).items():
+        say(console, printable(f"failed       {', '.join(names)}: {error}"), style="red")
     for name, problem in sweep.problems.items():
         say(console, printable(f"unreadable   {name}: {problem}"), style="red")

@@ -69,7 +69,8 @@ class RunSummary:
     synthetic: tuple[str, ...] = ()
     """Ports whose adapters made something up: such a run measured and trained nothing that counts."""
     next_command: str
-    """The resume command after an interrupt, else the command that samples from the trained model."""
+    """The resume command after an interrupt, else the command that samples from the trained model; empty: the run left
+    nothing to go on with."""
     usage: Mapping[str, float] | None = None
     """What the service counted for it: tokens by kind, and `engine_seconds`; what the run counted itself on the hosted
     service, which does not report it; None of others that do not."""
