@@ -12,7 +12,18 @@ from cookhouse.cli.tables import shortened, side_by_side
 from cookhouse.errors import printable
 from cookhouse.runs import AnswerSample, RunPlan, RunSummary
 from cookhouse.runs.history.facts import usage_text
-from cookhouse.telemetry import Event, Record, events, say, say_command, say_fact, wrapped
+from cookhouse.telemetry import (
+    ERRORS_IN_WORDS,
+    Event,
+    Metric,
+    Record,
+    events,
+    measured_parts,
+    say,
+    say_command,
+    say_fact,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,13 +113,14 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     if measured:
         say(console, f"\n{'':<{width}}{'before':>10}{'after':>10}" if has_before else "", style="dim")
     for figure in measured:
-        before, after, error = (
-            _amount(value, is_share=figure.is_share) for value in (figure.before, figure.after, figure.stderr)
-        )
-        values = f"{before:>10}{after:>10}" if has_before else f"{after:>10}"
-        values += "" if figure.stderr is None else f" ± {error}"
+        metric = Metric(figure.name, is_share=figure.is_share)
+        after, error = measured_parts(metric, figure.after, figure.stderr, figure.n)
+        values = f"{metric.text(figure.before):>10}{after:>10}" if has_before else f"{after:>10}"
+        values += error
         *above, last = [line.plain.rstrip() for line in wrapped(Text(figure.label), width)]
         say(console, "\n".join([*above, f"{last:<{width}}{values}"]), style="bold")
+    if any(figure.stderr is not None or figure.n is not None for figure in measured):
+        say(console, f"({ERRORS_IN_WORDS})", style="dim")
     if summary.stopped is not None:
         say(console, f"\n{summary.stopped}")
     if summary.remark is not None:
@@ -124,7 +136,7 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
         "page": f"{program} view {shlex.quote(str(summary.folder))}",
         "best": summary.best,
         "weights": summary.sampler_path,
-        "usage": None if summary.usage is None else usage_text(summary.usage),
+        "usage": summary.usage_text or (None if summary.usage is None else usage_text(summary.usage)),
         "cost": summary.cost,
         "registered": summary.registered_model,
     }
@@ -166,12 +178,6 @@ def _one_line(text: str) -> str:
 
 def _whole_line(text: str) -> str:
     return printable(" ⏎ ".join(text.strip().splitlines()))
-
-
-def _amount(value: float | None, *, is_share: bool) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1%}" if is_share else f"{value:.4f}"
 
 
 def print_failed_sweep(console: "Console", state: "SweepState", program: str) -> None:

@@ -6,7 +6,7 @@ from cookhouse.report.charts import Chart, ChartGroup, grouped, in_numbers, is_c
 from cookhouse.report.columns import MetricColumns
 from cookhouse.report.curves import MAX_POINTS, Curve, Point
 from cookhouse.report.drawing import Address, curve_drawing, drawing_svg
-from cookhouse.telemetry import Metric, find_metric, is_held_out
+from cookhouse.telemetry import Metric, after_step, find_metric, is_held_out
 
 
 def has_chart(curve: Curve) -> bool:
@@ -50,4 +50,5 @@ def _is_charted(columns: MetricColumns, name: str, own: Mapping[str, Metric]) ->
 
 
 def _at(curve: Curve, point: Point) -> str:
-    return f"{curve.metric.text(point.value)} (step {point.step})"
+    when = after_step(point.step) if is_held_out(curve.name) else f"step {point.step}"
+    return f"{curve.metric.text(point.value)} ({when})"

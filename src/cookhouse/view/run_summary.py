@@ -19,7 +19,7 @@ from cookhouse.runs.reading.progress import RunProgress, progress_of
 from cookhouse.runs.reading.settings import has_origins, recorded_settings
 from cookhouse.runs.reading.stages import stage_times
 from cookhouse.runs.record import run_parts
-from cookhouse.telemetry import is_held_out, number, step_number
+from cookhouse.telemetry import error_text, is_held_out, number, step_number
 
 MAX_CHECKPOINTS = 200
 """Shown of a run, the last ones."""
@@ -42,7 +42,7 @@ def summary_of(run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
         "headline": None if headline is None else headline.text,
         "stderr": None
         if headline is None or overview.headline is None or overview.stderr is None
-        else headline.metric.error_text(overview.stderr),
+        else error_text(headline.metric, overview.stderr),
         "took": place_of(run.history),
         "steps": overview.steps,
         "total_steps": overview.total_steps,
