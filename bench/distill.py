@@ -22,7 +22,7 @@ from typing import Any
 from bench.harness import MODEL_HELP, isolated, now, parse_options, save_record
 from bench.rl import ADAPTED, LORA_ALPHA, Case, Marks, Measurement, Prompts, StepSpans, make_case
 
-from cookhouse.algorithms import cpu_seconds
+from cookhouse.algorithms.base.process_tree import cpu_seconds
 
 
 def run_cookhouse(case: Case, precision: str) -> Measurement:

@@ -151,7 +151,8 @@ def _measured(case: Case, precision: str, *, is_fused: bool) -> Measurement:
 async def _train_over_the_wire(
     case: Case, url: str, key: str, *, is_fused: bool
 ) -> tuple[Clock, list[float], list[float]]:
-    from cookhouse.algorithms import PairAssembler, ServiceReference, pair_objective, sums_by_forward
+    from cookhouse.algorithms import PairAssembler, pair_objective
+    from cookhouse.algorithms.pairs.reference import ServiceReference, sums_by_forward
     from cookhouse.settings import OptimizerSettings, PairLossSettings
     from cookhouse.telemetry import Telemetry, keys
     from cookhouse.training import (

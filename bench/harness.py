@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from bench.processor import calibrate, processor_model, share_of_peak
 from bench.shapes import make_random_model
 
-from cookhouse.algorithms import process_tree
+from cookhouse.algorithms.base import process_tree
 
 RESULTS = Path(__file__).parent / "results"
 MODEL_HELP = "embedded name, folder, random:HIDDENxLAYERS[xVOCABULARY] or random:qwen3-0.6b, -1.7b, -4b, -8b"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.harness import MODEL_HELP, isolated, model_folder, now, parse_options, save_record
 
-from cookhouse.algorithms import cpu_seconds
+from cookhouse.algorithms.base.process_tree import cpu_seconds
 
 if TYPE_CHECKING:
     import tinker

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from bench.harness import save_record
 
-from cookhouse.algorithms import own_cpu_seconds
+from cookhouse.algorithms.base.process_tree import own_cpu_seconds
 from cookhouse.engine.simulated import Costs
 
 KEY = "tml-bench"

@@ -70,7 +70,12 @@ class Tenant:
 
     async def create(self) -> None:
         session = await self._service.lifecycle.begin(
-            self._owner, idempotency_key=None, display_name=None, user_metadata=None, project_id=None
+            self._owner,
+            idempotency_key=None,
+            display_name=None,
+            user_metadata=None,
+            project_id=None,
+            sdk_version=None,
         )
         self._session_id = session.session_id
         request = types.CreateModelRequest(session_id=self._session_id, model_seq_id=0, base_model=_BASE)

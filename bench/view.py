@@ -27,7 +27,7 @@ import httpx
 from bench.run_folders import HOSTILE, make_place, make_run, write_hostile, write_rollouts
 from playwright.sync_api import sync_playwright
 
-from cookhouse.algorithms import own_cpu_seconds
+from cookhouse.algorithms.base.process_tree import own_cpu_seconds
 from cookhouse.view.access import Access
 from cookhouse.view.place import Place
 from cookhouse.view.serving import serve

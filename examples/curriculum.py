@@ -14,7 +14,7 @@ import chz
 
 from cookhouse import Recipe
 from cookhouse import algorithms as alg
-from cookhouse.recipes import NamedEnvironmentSettings, named_environments
+from cookhouse.recipes import NamedEnvironmentSettings, named_environments, plain_renderer
 from cookhouse.rl import group_metrics
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.workflows import ReinforcementState, reinforcement_workflow
@@ -29,6 +29,8 @@ def weight(earned: Sequence[float]) -> float:
 @chz.chz
 class Config(NamedEnvironmentSettings, ReinforcementSettings):
     env: str = "arithmetic"
+    renderer_name: str = plain_renderer()
+    batch_size: int = 16
     max_tokens: int = 8
     learning_rate: float = 2e-3
 
@@ -52,8 +54,7 @@ def do_rollout(
 
 
 def workflow(config: Config) -> alg.Workflow[ReinforcementState]:
-    base = reinforcement_workflow(config, partial(named_environments, config))
-    return base.replaced("loop.do_rollout", do_rollout)
+    return reinforcement_workflow(config, partial(named_environments, config)).replaced("loop.do_rollout", do_rollout)
 
 
 RECIPE = Recipe(name="curriculum", description="RL with a curriculum.", config_class=Config, workflow=workflow)

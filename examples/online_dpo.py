@@ -14,18 +14,18 @@ import chz
 
 from cookhouse import Recipe
 from cookhouse import algorithms as alg
-from cookhouse.recipes import NamedEnvironmentSettings, named_environments
+from cookhouse.recipes import NamedEnvironmentSettings, named_environments, plain_renderer
 from cookhouse.rl import EnvGroupBuilder, TrajectoryGroup, group_metrics
 from cookhouse.settings import ReferenceSettings, RolloutTrainingSettings
 
 
 @chz.chz
 class Config(NamedEnvironmentSettings, RolloutTrainingSettings, ReferenceSettings):
-    """Settings of environments, of rollouts in them, and of a loss over pairs with its reference."""
-
     env: str = "arithmetic"
+    renderer_name: str = plain_renderer()
+    batch_size: int = 16
     max_tokens: int = 8
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
 
 
 @dataclass(kw_only=True)

@@ -14,7 +14,7 @@ import tinker
 import torch
 
 from cookhouse import Recipe
-from cookhouse.recipes import NamedEnvironmentSettings, named_environments
+from cookhouse.recipes import NamedEnvironmentSettings, named_environments, plain_renderer
 from cookhouse.rl import TrajectoryGroup
 from cookhouse.settings import AdvantageSettings, ReinforcementSettings
 from cookhouse.workflows import ReinforcementState, Workflow, reinforcement_workflow
@@ -43,9 +43,9 @@ def spo(data: list[tinker.Datum], logprobs: list[torch.Tensor]) -> tuple[torch.T
 
 @chz.chz
 class Config(NamedEnvironmentSettings, ReinforcementSettings):
-    """Settings of environments and of learning by reward, with this loss and advantage."""
-
     env: str = "arithmetic"
+    renderer_name: str = plain_renderer()
+    batch_size: int = 16
     max_tokens: int = 8
     learning_rate: float = 2e-3
     advantage: str = f"{__file__}:ranked"

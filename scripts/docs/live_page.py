@@ -15,8 +15,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from cookhouse.pages import run_address
 from cookhouse.view.access import Access
-from cookhouse.view.pages import run_address
 from cookhouse.view.place import Place
 from cookhouse.view.serving import bind, make_server
 

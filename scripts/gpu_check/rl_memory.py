@@ -65,7 +65,7 @@ def main() -> None:
     """Memory at each step goes to the log, figures every few steps to the results."""
     import torch
 
-    from cookhouse.algorithms import peak_bytes
+    from cookhouse.algorithms.base.process_tree import peak_bytes
     from cookhouse.engine import TorchEngine
     from cookhouse.engine.contract import LoraSpec
 

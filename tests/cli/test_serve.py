@@ -73,6 +73,8 @@ def test_when_a_client_is_taken_for_dead(
     assert list(seen[1])[-2:] == ["--stable-reinforce", "own"]
     serve(port=0, state_dir=tmp_path, checkpoints="s3://bucket/here")
     assert list(seen[2])[-2:] == ["--checkpoints", "s3://bucket/here"]
+    serve(port=0, state_dir=tmp_path, as_hosted=True, max_samples=5, max_samplers=3)
+    assert list(seen[3])[-5:] == ["--as-hosted", "--max-samples", "5", "--max-samplers", "3"]
     for option in ("--silent-minutes", "--session-minutes"):
         with pytest.raises(SystemExit) as caught:
             main(["serve", option, "0.1"])

@@ -1,8 +1,8 @@
 """What a person reads of a run."""
 
 import io
-import re
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal

@@ -13,11 +13,10 @@ from tests.engine.numerics import WAYS, WAYS_OF_SUMS
 from tests.server.hosting import KEY, Host, hosted
 from tinker.lib.public_interfaces.training_client import _estimate_datum_bytes_count_proto
 
-from cookhouse.algorithms.pairs.reference import PairPayload
 from cookhouse.algorithms.pairs.calls import whole_pairs
 from cookhouse.algorithms.pairs.dataset import interleaved
 from cookhouse.algorithms.pairs.objective import FusedPairLoss, pair_objective
-from cookhouse.algorithms.pairs.reference import NoReference, ServiceReference, sums_by_forward
+from cookhouse.algorithms.pairs.reference import NoReference, PairPayload, ServiceReference, sums_by_forward
 from cookhouse.losses.pair_losses import PAIR_LOSSES
 from cookhouse.server.settings import Settings
 from cookhouse.settings import PairLossSettings

@@ -25,8 +25,18 @@ def imports(module: Path, other: Path) -> bool:
     parts = other.relative_to(SOURCE.parent).with_suffix("").parts
     above = {".".join(parts[:end]) for end in range(2, len(parts) + 1)}
     tree = ast.parse(module.read_text(encoding="utf-8"))
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in above]
-    return any(other.is_dir() or defines(other, alias.name) for node in nodes for alias in node.names)
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {alias.name for node in imported if node.module in above for alias in node.names}
+    faces = {
+        alias.asname or alias.name
+        for node in imported
+        for alias in node.names
+        if node.module == SOURCE.name and f"{SOURCE.name}.{alias.name}" in above
+    }
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    # As in `alg.NAME`.
+    names |= {node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id in faces}
+    return any(other.is_dir() or defines(other, name) for name in names)
 
 
 def steps_of(walk: str) -> list[Path]:

@@ -10,7 +10,7 @@ import pytest
 from scripts.docs.reference import PARTS, command_helps, filled_in
 
 import cookhouse
-from cookhouse import testing
+from cookhouse import Stage, algorithms, testing
 from cookhouse.recipes import config_fields, every_recipe
 from cookhouse.telemetry import keys
 
@@ -56,6 +56,18 @@ def test_every_public_name_is_in_the_page() -> None:
     assert sorted(documented) == sorted(name for name in cookhouse.__all__ if name != "__version__")
     assert "automodule:: cookhouse.testing" in page("python")
     assert all(inspect.getdoc(getattr(testing, name)) for name in testing.__all__)
+
+
+def test_every_name_of_an_algorithm_is_in_the_page() -> None:
+    text = page("algorithms")
+    documented = {*re.findall(r"^\.\. auto\w+:: (\w+)$", text, re.MULTILINE), *first_cells(text)}
+    assert documented == {*algorithms.__all__} - {*cookhouse.__all__}
+
+
+def test_every_stage_of_the_page_takes_what_it_says() -> None:
+    rows = [line.split(" | ") for line in page("algorithms").splitlines() if line.startswith("| `")]
+    stages = {row[0].split("`")[1]: re.findall(r"`(\w+)`", row[1]) for row in rows if len(row) == 3}
+    assert stages == {name: [*each.reads] for name, each in vars(algorithms).items() if isinstance(each, Stage)}
 
 
 def test_every_field_of_an_experiment_is_in_the_page() -> None:

@@ -24,8 +24,8 @@ OPTIONS_OF_OTHERS = {
     *("--model_args", "--batch_size", "--tasks", "--apply_chat_template"),  # of lm-evaluation-harness
     *("--min-worker-port", "--max-worker-port"),  # of Ray
 }
-OTHERS = {"EarlyStoppingCallback", "RayService"}
-"""Classes of other libraries."""
+OTHERS = {"EarlyStoppingCallback", "NonFiniteInTensor", "PromptTooLong", "RayService"}
+"""Classes of other libraries, and codes of the hosted service."""
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 

@@ -209,8 +209,7 @@ def test_recipes_say_which_adapters_they_take() -> None:
 
 def test_a_stage_that_needs_a_port_nobody_has_is_refused(tmp_path: Path) -> None:
     @stage(needs=("servce",))
-    async def mine(state: Any) -> None:
-        del state
+    async def mine() -> None: ...
 
     from dataclasses import replace
 

@@ -143,7 +143,9 @@ async def test_a_fraction_is_held_out_and_never_trained_on(
         trained = {f"say {said}" for batch in asked for said in batch}
         assert len(result.state.data.test) == 12
         assert not held_out & trained
-        assert any("say what a held-out row says, and are not trained on" in note for note in result.state.context.notes)
+        assert any(
+            "say what a held-out row says, and are not trained on" in note for note in result.state.context.notes
+        )
         seen.append((held_out, trained))
     assert seen[0] == seen[1]
 

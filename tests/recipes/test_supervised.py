@@ -13,7 +13,6 @@ from typing import Any
 import chz
 import pytest
 import tinker
-from cookhouse.workflows.supervised.dataset import build_supervised_dataset
 from tests.recipes.events import Events
 from tests.workflows.kit import make_context
 
@@ -28,6 +27,7 @@ from cookhouse.telemetry import Event, read_metrics
 from cookhouse.training import FakeService
 from cookhouse.weights.checkpoints import CheckpointFile
 from cookhouse.workflows import SupervisedState
+from cookhouse.workflows.supervised.dataset import build_supervised_dataset
 from cookhouse.workflows.supervised.rows import RunData, TrainingRows
 
 pytestmark = pytest.mark.anyio

@@ -84,7 +84,7 @@ def test_every_combination_is_run_and_the_best_is_told(settings: dict[str, Any],
     assert "test/nll over learning_rate" in page
     assert "logarithmic axis" in page
     # Lines over one setting are of the choices of the other.
-    lines = [part.split("</ul>")[0] for part in page.split('<ul class="key">')[1:]]
+    lines = [part.split("</ul>")[0] for part in page.split('<ul class="keys">')[1:]]
     assert [[name in line for name in ("lora_rank=8", "lora_rank=32")] for line in lines] == [[True] * 2, [False] * 2]
     assert "learning_rate=0.001" in lines[1]
 

@@ -4,10 +4,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
-from tests.report.reader import Page
+from tests.pages.reader import Page
 
 from cookhouse.report import ABSENT, Comparison, RecordedAnswer, RunRecord, compare, comparison_page, telling
 
@@ -191,32 +190,26 @@ def compared(said: str = "hello") -> Comparison:
 
 
 def test_the_page_has_each_curve_over_the_others_with_a_legend() -> None:
-    html = comparison_page(compared())
-    page = Page(html)
-    charts = [
-        ElementTree.fromstring("<svg " + rest[: rest.index("</svg>")] + "</svg>")
-        for rest in html.split("<svg ")[1:]
-        if 'role="img"' in rest.split(">")[0]
-    ]
-    by_name = {chart.attrib["aria-label"].removesuffix(" over steps"): chart for chart in charts}
+    page = Page(comparison_page(compared()))
+    by_name = {chart["name"]: chart for chart in page.charts}
     assert list(by_name) == ["train/loss", "test/nll", "test/hello"]
-    loss = by_name["train/loss"].findall("g")
-    assert [group.attrib["class"] for group in loss] == ["series-0", "series-1"]
-    titles = [[title.text for title in group.iter("title")] for group in loss]
-    assert [len(each) for each in titles] == [3, 9]
-    assert titles[0][0] == "A hello, step 1: 3"
-    assert [group.attrib["class"] for group in by_name["test/nll"].findall("g")] == ["series-0"]
-    places = [[float(dot.attrib["cx"]) for dot in group.findall("circle")] for group in loss]
-    assert places[0] == places[1][:3], "each run has a scale of its own"
-    assert page.values("class").count("legend") == 1
+    loss = by_name["train/loss"]
+    assert [(line["label"], line["style"]) for line in loss["lines"]] == [
+        ("A hello", "series-0"),
+        ("B hello", "series-1"),
+    ]
+    assert [len(line["points"]) for line in loss["lines"]] == [3, 9]
+    assert (loss["first"], loss["last"]) == (0, 9), "each run has a scale of its own"
+    assert [line["style"] for line in by_name["test/nll"]["lines"]] == ["series-0"]
+    assert page.values("class").count("keys legend") == 1
     assert page.values("class").count("swatch series-1") == 4
     assert "★" in page.text
 
 
 def test_more_runs_than_colors_are_told_apart() -> None:
     rows = [{"step": step, "train/loss": 1.0} for step in range(3)]
-    html = comparison_page(compare({str(index): record(rows=rows) for index in range(10)}))
-    styles = [value for value in Page(html).values("class") if value.startswith("series-")]
+    [chart] = Page(comparison_page(compare({str(index): record(rows=rows) for index in range(10)}))).charts
+    styles = [line["style"] for line in chart["lines"]]
     assert len(set(styles)) == len(styles) == 10
 
 

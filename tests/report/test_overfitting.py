@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.report.reader import Page
+from tests.pages.reader import Page
 from tests.report.test_run_page import record
 
 from cookhouse.report import overfitting_remark, run_page

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import tinker
-from tests.report.reader import Page
+from tests.pages.reader import Page
 
 from cookhouse.errors import InputError
 from cookhouse.report import rollouts_page
@@ -105,7 +105,7 @@ def test_the_table_has_what_it_sorts_and_filters_by() -> None:
     )
     text = rollouts_page([one, many], Words(), title="t")
     page = Page(text)
-    assert "<td>What is 2+2?</td><td>YesYes</td>" in text, "the question stands beside the answer"
+    assert '<td class="more">What is 2+2?</td><td>YesYes</td>' in text, "the question stands beside the answer"
     assert page.values("data-reward") == ["1.5", "0.623456", "0.5"]
     links = [value.removeprefix("#") for value in page.values("href")]
     assert links == ["g0s0", "g1s0", "g1s1"]
@@ -115,13 +115,13 @@ def test_the_table_has_what_it_sorts_and_filters_by() -> None:
 def test_the_only_script_is_the_page_s_own() -> None:
     # Catches a policy that lets foreign scripts run, or not even ours.
     html = rollouts_page([group([turn([4], [4])])], Words(), title=HOSTILE)
-    [rest] = html.split("<script>")[1:]
+    [rest] = html.split('<script type="module">')[1:]
     script = rest.split("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in Page(html).values(
         "content"
     )
-    for danger in ("innerHTML", "insertAdjacentHTML", "document.write", "eval(", "outerHTML", "http"):
+    for danger in ("innerHTML", "insertAdjacentHTML", "document.write", "eval(", "outerHTML", "http:"):
         assert danger not in script
 
 

@@ -232,6 +232,9 @@ class FakeEngine:
             raise InputError(f"target_prompt_logprobs holds {targets.tokens_M.max()}, outside the vocabulary")
         if len(request.prompt_T) >= MAX_CONTEXT_TOKENS:
             raise InputError(f"a prompt of {len(request.prompt_T)} tokens does not fit {MAX_CONTEXT_TOKENS}")
+        num_ranked = max(request.topk_prompt_logprobs, request.topk_sample_logprobs)
+        if num_ranked > VOCAB_SIZE:
+            raise InputError(f"{num_ranked} candidates at each position, of a vocabulary of {VOCAB_SIZE}")
         bias_V = np.zeros(VOCAB_SIZE) if request.snapshot_id is None else self._snapshots[request.snapshot_id]
         empty = range(request.num_samples)
         self._running.append(

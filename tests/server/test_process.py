@@ -242,8 +242,19 @@ def test_the_command_line_changes_settings(tmp_path: Path, monkeypatch: pytest.M
     assert main(["--state-dir", str(tmp_path), "--drain-seconds", "5"]) == 0
     assert main(["--state-dir", str(tmp_path), "--journal", "rows"]) == 0
     assert main(["--state-dir", str(tmp_path), "--checkpoints", "s3://bucket/here"]) == 0
+    hosted = ["--state-dir", str(tmp_path), "--as-hosted"]
+    assert main(hosted) == 0
+    assert main([*hosted, "--max-samples", "7", "--max-samplers", "3"]) == 0
+    assert seen[5:] == [
+        Settings(as_hosted=True, max_queued_samples=2000),
+        Settings(as_hosted=True, max_queued_samples=7, max_samplers=3),
+    ]
     assert seen[:2] == [Settings(), Settings(silent_seconds=120.0, session_seconds=30.0)]
-    assert seen[2:] == [Settings(drain_seconds=5.0), Settings(journal="rows"), Settings(checkpoints="s3://bucket/here")]
+    assert seen[2:5] == [
+        Settings(drain_seconds=5.0),
+        Settings(journal="rows"),
+        Settings(checkpoints="s3://bucket/here"),
+    ]
 
 
 def test_a_loss_of_ones_own_is_told_at_the_start(

@@ -122,7 +122,12 @@ class Client:
 
             async def begin(service: Service) -> str:
                 session = await service.lifecycle.begin(
-                    self.owner, idempotency_key=key, display_name=None, user_metadata=None, project_id=None
+                    self.owner,
+                    idempotency_key=key,
+                    display_name=None,
+                    user_metadata=None,
+                    project_id=None,
+                    sdk_version=None,
                 )
                 return session.session_id
 

@@ -43,7 +43,7 @@ class Tenant:
 
     async def begin(self) -> "Tenant":
         session = await self.service.lifecycle.begin(
-            self.owner, idempotency_key=None, display_name=None, user_metadata=None, project_id=None
+            self.owner, idempotency_key=None, display_name=None, user_metadata=None, project_id=None, sdk_version=None
         )
         self.session_id = session.session_id
         return self

@@ -97,10 +97,10 @@ def test_a_sweep_that_broke_has_the_page_of_a_sweep(tmp_path: Path) -> None:
     folder.end("interrupted")
     folder.close()
     page = spec.path / "report.html"
-    assert "a sweep of 2 runs" in page.read_text()
+    assert "A sweep of 2 runs" in page.read_text()
     page.write_text("before")
     record_failure(spec.path, ServiceError("the embedded server died"), write_page)
-    assert "a sweep of 2 runs" in page.read_text()
+    assert "A sweep of 2 runs" in page.read_text()
 
 
 def result_of(folder: Path, num_steps: int) -> RunResult[None]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-from tests.report.reader import Page
+from tests.pages.reader import Page
 from tests.runs.kit import make_run
 from tests.view.refusals import assert_refused
 from tests.view.rl_run import keep_answers

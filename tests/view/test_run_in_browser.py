@@ -64,7 +64,7 @@ def test_a_page_follows_its_run(run: Path, show: Show) -> None:
     # Catches a page that has to be loaded again to see a step, a log line, a checkpoint, or that the run has ended.
     page = show("/runs/a/-/")
     loss = chart(page, "train/loss")
-    expect(page.locator("#top")).to_contain_text("running step 5 of 50, starting, about 1:30 left")
+    expect(page.locator("#top")).to_contain_text("running · step 5 of 50, starting, about 1:30 left")
     expect(loss.locator("svg.live")).to_have_count(1)
     append(run / "metrics.jsonl", *(row(step) for step in range(5, 8)), {"step": 7, "mine/new": 1.0})
     (run / "checkpoints.jsonl").write_text(
@@ -77,8 +77,11 @@ def test_a_page_follows_its_run(run: Path, show: Show) -> None:
         file.write("second \x1b[2J<b>line</b>\n")
     expect(loss.locator(".caption")).to_contain_text("last 2.3 (step 8)")
     expect(page.locator("#top")).to_contain_text("step 8 of 50")
+    for part in ("#curves", "#checkpoints", "#log"):
+        page.locator(f"{part} > summary").click()
     expect(page.locator("#checkpoints")).to_contain_text("000005")
     expect(page.locator("#log-lines")).to_contain_text("second \\x1b[2J<b>line</b>")
+    page.locator("summary", has_text="mine/").click()
     expect(chart(page, "mine/new")).to_contain_text("step 8")
     run.rename(run.with_name(".gone"))
     expect(page.locator("#top .status")).to_have_text("deleted")
@@ -91,8 +94,8 @@ def test_a_point_is_read_and_leads_to_its_step_by_mouse(run: Path, show: Show) -
     reward = chart(page, "env/all/reward/total")
     box = reward.locator("svg.live").bounding_box()
     assert box is not None
-    # The middle of the steps 1 to 5: the axis begins at 54 of 360 and ends at 350.
-    at = (box["x"] + box["width"] * (54 + 350) / 2 / 360, box["y"] + box["height"] / 2)
+    # The middle of the steps 1 to 5: the axis begins 50 pixels from the left and ends 10 from the right.
+    at = (box["x"] + (50 + box["width"] - 10) / 2, box["y"] + box["height"] / 2)
     page.mouse.move(*at)
     expect(reward.locator(".readout")).to_have_text("step 3: 0.02")
     append(run / "metrics.jsonl", *(row(step) for step in range(5, 9)))
@@ -111,11 +114,11 @@ def test_a_point_is_read_and_leads_to_its_step_by_keyboard(run: Path, show: Show
     loss = chart(page, "train/loss").locator("svg.live")
     loss.focus()
     page.keyboard.press("End")
-    expect(loss).to_have_attribute("aria-valuetext", "step 6: 1.2346 (1.23456789)")
+    expect(loss).to_have_attribute("aria-valuetext", "step 6: training: 1.2346 (1.23456789)")
     page.keyboard.press("Home")
     for _ in range(2):
         page.keyboard.press("ArrowRight")
-    expect(loss).to_have_attribute("aria-valuetext", "step 3: 2.8")
+    expect(loss).to_have_attribute("aria-valuetext", "step 3: training: 2.8")
     page.keyboard.press("Enter")
     page.wait_for_url("**/-/steps/*")
     assert asked == ["steps/3"]
@@ -134,6 +137,7 @@ def test_it_fits_its_window(run: Path, show: Show, width: int, scheme: str) -> N
 
 def test_a_command_is_copied_or_selected(run: Path, show: Show) -> None:
     page = show("/runs/a/-/")
+    page.locator("#checkpoints > summary").click()
     command = page.locator("pre.command").last
     command.focus()
     assert page.evaluate("getSelection().toString()") == f"cookhouse report {run.resolve()}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from tests.report.reader import Page
+from tests.pages.reader import Page
 from tests.runs.kit import make_run
 
 HOSTILE = '</pre></table><script>alert(1)</script><img src=x onerror="alert(2)"> {{ 7 * 7 }} \x1b[2J\u202e'
@@ -38,9 +38,9 @@ def test_the_page_says_what_the_run_is_and_draws_its_curves(client: TestClient, 
     told = " ".join(page.text.split())
     assert "exact match 25% → 75.0% ± 4.0%" in told
     assert "75.0% ± 4.0% (after step 5)" in told
-    assert "step 3: 2.8" in page.text
-    assert "/runs/group/a/-/steps/3" in page.values("href")
-    assert "/runs/group/a/-/after?step=5" in page.values("href") or "steps 0 and 5" in told
+    [loss] = page.charts
+    assert loss["lines"][0]["points"][2] == [3, 2.8]
+    assert loss["lines"][0]["address"] == "/runs/group/a/-/steps/"
     assert told.index("batch_size 3 set") < told.index("2 defaults") < told.index("lora_rank 8 default")
     assert "one two" in told
     assert page.values("style") == []
@@ -81,20 +81,15 @@ def test_nothing_in_a_run_is_obeyed(client: TestClient, runs: Path) -> None:
 def test_charts_are_the_same_as_in_the_report_and_come_by_name(client: TestClient, runs: Path) -> None:
     make_run(runs / "a", rows=rows(4))
     whole = client.get("/api/runs/a/-/charts", params={"name": ["train/loss", "gone"]}).json()
-    assert [(group["title"], group["names"]) for group in whole["groups"]] == [
-        (None, ["train/loss"]),
-        ("optim/ (1)", ["optim/x"]),
+    assert [(group["key"], group["names"]) for group in whole["groups"]] == [
+        ("deciding", ["train/loss"]),
+        ("optim", ["optim/x"]),
     ]
     (chart,) = whole["charts"].values()
     assert chart["caption"] == "last 2.7 (step 4) · min 2.7 (step 4) · max 3 (step 1)"
-    assert chart["address"] == "/runs/a/-/steps/"
-    (line,) = chart["drawing"]["lines"]
-    assert [(step, text, value) for _, _, step, text, value in line["stretches"][0]] == [
-        (1, "3", 3.0),
-        (2, "2.9", 2.9),
-        (3, "2.8", 2.8),
-        (4, "2.7", 2.7),
-    ]
+    (line,) = chart["data"]["lines"]
+    assert line["address"] == "/runs/a/-/steps/"
+    assert line["points"] == [[1, 3.0], [2, 2.9], [3, 2.8], [4, 2.7]]
 
 
 def test_rows_come_by_offset_and_not_finite_numbers_by_name(client: TestClient, runs: Path) -> None:

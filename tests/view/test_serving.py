@@ -71,7 +71,7 @@ def test_it_opens_in_a_browser(show: Callable[..., Page], runs: Path) -> None:
     page = show("/", width=420, scheme="dark")
     assert page.get_by_role("link", name="one").is_visible()
     assert page.evaluate("location.search") == ""
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 20, 18)"
     page.reload()
     assert page.get_by_role("link", name="one").is_visible(), "the cookie goes on"
 

@@ -4,7 +4,6 @@ The algorithms of cookhouse and your own are written with these names and those 
 `cookhouse.settings` and other packages. They change by the policy on deprecation.
 """
 
-from cookhouse.algorithms.base import process_tree
 from cookhouse.algorithms.base.batch_size import batches_of, fit_batch
 from cookhouse.algorithms.base.counts import Counts, added, batch_metrics, estimated, expected_training
 from cookhouse.algorithms.base.evaluation import (
@@ -28,7 +27,6 @@ from cookhouse.algorithms.base.facts import (
 )
 from cookhouse.algorithms.base.judge import check_preference_model, judges_asked, open_judge
 from cookhouse.algorithms.base.loop import batch_source, keep_examples, keeper, log_slot, objective_slot, training_loop
-from cookhouse.algorithms.base.process_tree import cpu_seconds, own_cpu_seconds
 from cookhouse.algorithms.base.reference_place import reference_in_words
 from cookhouse.algorithms.base.rows import (
     SplitRows,
@@ -68,9 +66,7 @@ from cookhouse.algorithms.pairs.reference import (
     PairAssembler,
     PairPayload,
     Reference,
-    ServiceReference,
     open_reference,
-    sums_by_forward,
 )
 from cookhouse.algorithms.rollouts.assembler import Adjust, RolloutAssembler, RolloutPayload
 from cookhouse.algorithms.rollouts.evaluation import attempt_all
@@ -168,7 +164,6 @@ __all__ = [
     "SavedWeights",
     "ScheduledEvaluation",
     "ServiceLoss",
-    "ServiceReference",
     "Source",
     "SplitRows",
     "Stage",
@@ -190,7 +185,6 @@ __all__ = [
     "check_preferences",
     "cleanup",
     "context_fact",
-    "cpu_seconds",
     "cut_notes",
     "dry_run_workflow",
     "estimated",
@@ -224,7 +218,6 @@ __all__ = [
     "open_reference",
     "open_run",
     "open_sampler",
-    "own_cpu_seconds",
     "pair_metrics",
     "pair_objective",
     "pair_renderer",
@@ -234,7 +227,6 @@ __all__ = [
     "policy_objective",
     "post_kl",
     "previews_of",
-    "process_tree",
     "publish_weights",
     "record_metrics",
     "recorded_answer",
@@ -259,7 +251,6 @@ __all__ = [
     "stages_in_order",
     "start_sinks",
     "steps_notes",
-    "sums_by_forward",
     "tell_previews",
     "trained_figure",
     "training_loop",

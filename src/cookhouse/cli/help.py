@@ -77,7 +77,7 @@ COMMANDS: Mapping[str, ListedCommand] = MappingProxyType(
         ),
         "new": ListedCommand(
             "new:new",
-            "Write a small working example of an environment, a recipe, an evaluator or a renderer, with its test.",
+            "Write a small working example of one kind, with its test.",
         ),
         "doctor": ListedCommand(
             "doctor:doctor", "Show what this machine has for training, what is missing, and how to get it."

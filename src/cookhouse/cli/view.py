@@ -82,8 +82,8 @@ def view(
 def _shown(names: Sequence[str], under: Path) -> "tuple[Place, str]":
     """The place, and the path of the page to begin with."""
     from cookhouse.files import is_folder
+    from cookhouse.pages import run_address
     from cookhouse.runs.listing.find import find_run, find_runs, is_run
-    from cookhouse.view.pages import run_address
     from cookhouse.view.place import Place, place_of
 
     if not names:

@@ -1,6 +1,6 @@
 """Makes a PEFT folder a checkpoint in a process of its own, for a server, which loads no torch.
 
-`python -m cookhouse.engine.peft_import FOLDER OUTPUT` writes it, or says on stderr why not.
+`python -m cookhouse.engine.peft_import FOLDER OUTPUT [BASE_MODEL]` writes it, or says on stderr why not.
 """
 
 import sys
@@ -11,21 +11,22 @@ from pathlib import Path
 from cookhouse.engine.apart import answer, ask
 
 
-def import_apart(folder: Path, output: Path) -> None:
+def import_apart(folder: Path, output: Path, base_model: str | None = None) -> None:
     """As `export.import_peft`, which see; some seconds, of which the calling thread computes nothing.
 
     Raises:
         InputError: as there.
         ServiceError: it failed otherwise.
     """
-    sys.stderr.write(ask(__name__, [str(folder), str(output)], f"{folder} could not be imported"))
+    arguments = [str(folder), str(output)] if base_model is None else [str(folder), str(output), base_model]
+    sys.stderr.write(ask(__name__, arguments, f"{folder} could not be imported"))
 
 
 def main(arguments: Sequence[str]) -> int:
     from cookhouse.engine.export import import_peft
 
-    folder, output = map(Path, arguments)
-    return answer(partial(import_peft, folder, output))
+    folder, output, *base_models = arguments
+    return answer(partial(import_peft, Path(folder), Path(output), base_model=next(iter(base_models), None)))
 
 
 if __name__ == "__main__":

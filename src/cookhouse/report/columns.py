@@ -8,6 +8,9 @@ from typing import Any
 from cookhouse.report.curves import Curve, curve_of, is_drawable
 from cookhouse.telemetry import Metric, as_float, find_metric, step_number
 
+_FEW = 2
+"""Values that numbers tell enough of."""
+
 
 class MetricColumns:
     """Steps and values of each metric. What is no number counts as missing; of two rows of a step, the later holds."""
@@ -70,6 +73,17 @@ class MetricColumns:
         steps, values = self._columns.get(name, ((), ()))
         pairs = zip(reversed(steps), reversed(values), strict=True)
         return next((value for at, value in pairs if at == step and is_drawable(value)), None)
+
+    def constant(self, name: str) -> float | None:
+        """The one value that a metric has at all of more than two steps; None: it has several, or one not to draw."""
+        _, values = self._columns[name]
+        is_one = len(values) > _FEW and is_drawable(values[0]) and all(value == values[0] for value in values)
+        return values[0] if is_one else None
+
+    def by_step(self, name: str) -> dict[int, float]:
+        """The values of a metric that can be drawn, by step as people count them."""
+        pairs = zip(*self._columns.get(name, ((), ())), strict=True)
+        return {step_number(step, name): value for step, value in pairs if is_drawable(value)}
 
     def rows(self, names: Iterable[str]) -> list[dict[str, Any]]:
         """Rows of a few metrics, one for each step that has any of them, in order of steps."""

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.report.charts import Chart, grouped, is_charted
-from cookhouse.report.comparison import ComparedMetric, Comparison, setting_text, telling
-from cookhouse.report.comparison_charts import is_told, overlaid_chart
-from cookhouse.report.curves import Curve, step_range
-from cookhouse.report.drawing import series_style
-from cookhouse.report.page import render
+from cookhouse.pages import document
+from cookhouse.report.charts import Chart, is_charted, series_style
+from cookhouse.report.comparison import ComparedMetric, Comparison, declared_by, setting_text, telling
+from cookhouse.report.comparison_charts import ComparedCharts
 from cookhouse.report.setting_chart import setting_charts
 from cookhouse.report.sweep import SweepRow, SweepTable
-from cookhouse.telemetry import Metric
 
 _FACTS = ("state", "started", "duration", "machine")
 
@@ -51,17 +48,15 @@ class _Sweep:
 
 def comparison_page(comparison: Comparison, sweep: SweepTable | None = None) -> str:
     """One self-contained page of runs side by side; of those of a sweep, with what came of each setting above."""
-    steps = step_range(curve for curves in comparison.curves.values() for curve in curves if curve is not None)
-    charts = [
-        overlaid_chart(metric, comparison.names, curves, steps)
-        for _, curves in sorted(comparison.curves.items())
-        if is_charted(metric := _metric_of(curves)) and not is_told(curves)
-    ]
-    return render(
+    runs = dict(zip(comparison.names, comparison.columns, strict=True))
+    charts = ComparedCharts(runs, declared_by(comparison.records))
+    return document(
         "comparison.html",
-        title=f"{len(comparison.names)} runs compared" if sweep is None else f"a sweep of {len(sweep.rows)} runs",
+        title=f"{len(comparison.names)} runs compared" if sweep is None else f"A sweep of {len(sweep.rows)} runs",
         sweep=None if sweep is None else _sweep(sweep),
-        chart_groups=list(grouped(charts)),
+        scripts=("dom", "fold", "chart"),
+        groups=charts.groups(whole=True),
+        query="",
         **comparison_values(comparison),
     )
 
@@ -137,7 +132,3 @@ def _metric(compared: ComparedMetric) -> _Row:
         values=[_Value(text=text, is_best=is_best) for text, is_best in values],
         note=compared.note,
     )
-
-
-def _metric_of(curves: Sequence[Curve | None]) -> Metric:
-    return next(curve.metric for curve in curves if curve is not None)

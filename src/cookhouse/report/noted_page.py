@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from cookhouse.report.page import render
+from cookhouse.pages import document
 from cookhouse.telemetry import Entry
 
 
 def noted_page(entries: Sequence[Entry], *, title: str) -> str:
     """One self-contained page; all text is escaped, control characters are spelled out, and no script can run."""
-    return render("noted.html", title=title, entries=entries)
+    return document("noted.html", title=title, entries=entries)

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cookhouse.report.charts import Chart
+from cookhouse.report.charts import Chart, Series, chart_data
 from cookhouse.report.columns import curves_of
-from cookhouse.report.curves import Curve
-from cookhouse.report.drawing import Series, overlaid_svg, series_style
 from cookhouse.telemetry import keys, number
 
 
@@ -94,15 +92,14 @@ def overoptimization_chart(rows: Sequence[Mapping[str, Any]], steps: tuple[int, 
     scores = scores_of(rows)
     if not scores:
         return None
-    curves: dict[str, Curve] = {curve.name: curve for curve in curves_of(rows, own={})}
+    curves = {curve.name: curve for curve in curves_of(rows, own={})}
     named = {"preference model": keys.TEST_WIN_SHARE, "rule": keys.TEST_RULE}
     several = [
-        Series(curve=curves[name], label=label, style=series_style(index))
-        for index, (label, name) in enumerate(named.items())
+        Series(curve=curves[name], label=label, color=color)
+        for color, (label, name) in enumerate(named.items())
         if curves[name].points
     ]
     if not several:
         return None
-    return Chart(
-        name="preference model and rule", svg=overlaid_svg(several, *steps), caption=overoptimization_line(scores)
-    )
+    name = "preference model and rule"
+    return Chart(name=name, caption=overoptimization_line(scores), data=chart_data(name, several, steps))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cookhouse.evals import Estimate, PairedDifference
-from cookhouse.report.page import render
+from cookhouse.pages import document
 from cookhouse.telemetry import find_metric, measured_text
 
 _NOT_TOLD = "-"
@@ -48,4 +48,4 @@ def difference_text(difference: PairedDifference) -> str:
 
 def paired_page(paired: PairedTable, *, links: Sequence[str], title: str) -> str:
     """One self-contained page; `links` are the addresses of the models' own reports."""
-    return render("paired.html", title=title, paired=paired, links=list(zip(paired.models, links, strict=True)))
+    return document("paired.html", title=title, paired=paired, links=list(zip(paired.models, links, strict=True)))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cookhouse.report.page import render
+from cookhouse.pages import document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,4 +29,4 @@ class RenderedExample:
 
 def render_page(examples: Sequence[RenderedExample], *, title: str) -> str:
     """One self-contained page; all text is escaped, control characters are spelled out, and no script can run."""
-    return render("render.html", title=title, examples=examples)
+    return document("render.html", title=title, examples=examples)

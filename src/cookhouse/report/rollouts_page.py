@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from cookhouse.errors import InputError
-from cookhouse.report.page import render
+from cookhouse.pages import document
 from cookhouse.telemetry import Entry, after_step
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def rollouts_page(
         for index, (group, advantages_G) in enumerate(zip(groups_P, chosen_P, strict=True))
     ]
     samples = [sample for group in groups for sample in group.samples]
-    return render("rollouts.html", title=title, groups=groups, samples=samples)
+    scripts = ["rollouts"] if samples else []
+    return document("rollouts.html", scripts=scripts, title=title, groups=groups, samples=samples)
 
 
 def _group(index: int, group: "TrajectoryGroup", decoder: Decoder, advantages_G: "GroupAdvantages | None") -> _Group:

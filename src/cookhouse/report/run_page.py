@@ -3,72 +3,73 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import PurePath
+from typing import Any
 from urllib.parse import quote
 
-from cookhouse.report.charts import grouped
-from cookhouse.report.columns import curves_of
-from cookhouse.report.curves import step_range
+from cookhouse.pages import document
+from cookhouse.report.columns import MetricColumns
+from cookhouse.report.examples import TEACHER, asked_questions, evaluation_text
 from cookhouse.report.held_out import held_out_table
 from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_chart
-from cookhouse.report.page import render
-from cookhouse.report.record import Question, RecordedAnswer, RunPart, RunRecord, checkpoint_text
-from cookhouse.report.run_charts import has_chart, run_chart
+from cookhouse.report.record import RunPart, RunRecord, checkpoint_text
+from cookhouse.report.run_charts import RunCharts
 from cookhouse.telemetry import after_step, step_number
+from cookhouse.weights.checkpoints import Checkpoint
 
 _MAX_ANSWERS = 40
-_MAX_CHARACTERS = 2000
-_SHORT_CHARACTERS = 400
-"""Of the messages before a question that are shown without a click."""
 _MAX_LINKS = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    earlier: Sequence[tuple[str, str]]
-    is_short: bool
-    """Whether the earlier messages are shown without a click."""
-    prompt: str
-    expected: str
-    answers: Sequence[tuple[str, RecordedAnswer]]
-    """Each with when it was given."""
 
 
 def run_page(record: RunRecord) -> str:
     """One self-contained page of a run, finished or not; what is missing or broken is named on it."""
     settings = record.config.get("config", {})
-    curves = curves_of(record.metrics, record.declared)
-    steps = step_range(curves)
-    answered = {step: answers for step, answers in record.answers.items() if answers}
-    questions = _questions(answered, record.teacher)
-    return render(
+    columns = MetricColumns(record.metrics)
+    charts = RunCharts(columns, record.declared)
+    curves = [columns.curve(name, record.declared) for name in columns.names]
+    first_step, last_step = columns.step_range()
+    answered = {after_step(step): answers for step, answers in record.answers.items() if answers}
+    answered |= {TEACHER: record.teacher} if record.teacher else {}
+    questions = asked_questions(answered)
+    is_synthetic = bool(record.config.get("synthetic"))
+    return document(
         "run.html",
+        scripts=("dom", "fold", "chart", "copy"),
         title=f"{record.config.get('recipe', 'run')} of {settings.get('model_name', 'an unknown model')}"
-        + (" (synthetic)" if record.config.get("synthetic") else ""),
+        + " (synthetic)" * is_synthetic,
+        name="",
+        position="",
+        recipe=record.config.get("recipe"),
+        model=settings.get("model_name"),
+        parent=None,
+        status=record.facts.get("state", "").partition(":")[0],
+        state_text=record.facts.get("state", ""),
+        progress_text="",
+        done=None,
         headline="" if record.headline is None else record.headline.text,
-        place=record.place,
-        state=record.facts.get("state", ""),
-        is_synthetic=bool(record.config.get("synthetic")),
-        resume=record.resume,
-        parts=[_part(part) for part in record.parts],
-        facts=_facts(record, steps[1] if curves else "-").items(),
-        warnings=record.warnings,
-        overfitting=overfitting_remark(record.metrics, record.checkpoints, record.declared),
-        notes=record.notes,
+        stderr=None,
+        took=record.place,
+        is_synthetic=is_synthetic,
+        problem=None,
         gaps=record.gaps,
+        findings=[],
+        warnings=record.warnings,
+        remark=overfitting_remark(record.metrics, record.checkpoints, record.declared),
+        notes=record.notes,
+        resume=record.resume,
+        links=[],
+        steps=None,
+        parts=[_part(part) for part in record.parts],
+        deciding=charts.deciding(whole=True),
+        groups=charts.others(whole=True),
+        num_broken_rows=0,
+        overoptimization=overoptimization_chart(record.metrics, (first_step, last_step)),
         held_out=held_out_table(curves),
-        overoptimization=overoptimization_chart(record.metrics, steps),
-        chart_groups=list(grouped([run_chart(curve, steps) for curve in curves if has_chart(curve)])),
-        evaluations=[
-            *(_evaluation(after_step(step), answers) for step, answers in answered.items()),
-            *([_evaluation("the teacher", record.teacher)] if record.teacher else []),
-        ],
+        evaluations=[evaluation_text(when, answers) for when, answers in answered.items()],
         questions=questions[:_MAX_ANSWERS],
         num_more_questions=max(0, len(questions) - _MAX_ANSWERS),
-        max_characters=_MAX_CHARACTERS,
         page_groups=[
             (title, folder, len(names), [_link(folder, name) for name in names[-_MAX_LINKS:]])
             for title, folder, names in (
@@ -77,19 +78,17 @@ def run_page(record: RunRecord) -> str:
             )
             if names
         ],
-        checkpoints=[
-            (
-                point.name + " (best)" * (point is record.best),
-                point.step,
-                point.state_path or "-",
-                point.sampler_path or "-",
-            )
-            for point in record.checkpoints
-        ],
+        checkpoints=[_checkpoint(point, record) for point in record.checkpoints],
+        num_checkpoints=len(record.checkpoints),
+        checkpoints_problem=None,
+        commands=[],
         settings=[
             (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
             for name, value in settings.items()
         ],
+        has_origins=None,
+        defaults=[],
+        facts=list(_facts(record, last_step if curves else "-").items()),
     )
 
 
@@ -114,39 +113,30 @@ def _synthetic(ports: object) -> Mapping[str, str]:
     return {"synthetic": f"no-op adapters made it up: {', '.join(map(str, ports))}"}
 
 
-def _part(part: RunPart) -> tuple[str, str | None, str, str, str]:
-    """Name, address of its page, recipe, state, and what came of it."""
+def _part(part: RunPart) -> dict[str, str | None]:
     address = None if part.page is None else quote(os.fsencode(part.page))
-    return part.name, address, part.recipe, part.state, "-" if part.headline is None else part.headline.text
+    headline = "-" if part.headline is None else part.headline.text
+    return {
+        "name": part.name,
+        "address": address,
+        "recipe": part.recipe,
+        "status": str(part.state),
+        "headline": headline,
+    }
 
 
-def _evaluation(when: str, answers: Sequence[RecordedAnswer]) -> str:
-    asked = _by_question(answers).values()
-    right = sum(answer.is_correct is True for answer in asked)
-    is_judged = any(answer.verdict is not None for answer in asked)
-    return f"{when}: {right} of {len(asked)} {'win against what was expected' if is_judged else 'correct'}"
-
-
-def _questions(answered: Mapping[int, Sequence[RecordedAnswer]], teacher: Sequence[RecordedAnswer]) -> list[_Asked]:
-    """Questions of the last evaluation with the answers of each, matched by question; and a teacher's."""
-    by_step = {after_step(step): _by_question(answers) for step, answers in answered.items()}
-    last = list(by_step.values())[-1] if by_step else {}
-    by_step["the teacher"] = _by_question(teacher)
-    return [
-        _Asked(
-            earlier=earlier,
-            is_short=sum(len(text) for _, text in earlier) <= _SHORT_CHARACTERS,
-            prompt=prompt,
-            expected=expected,
-            answers=[(when, asked[question]) for when, asked in by_step.items() if question in asked],
-        )
-        for question in last
-        for earlier, prompt, expected in [question]
-    ]
-
-
-def _by_question(answers: Sequence[RecordedAnswer]) -> dict[Question, RecordedAnswer]:
-    return {answer.question: answer for answer in answers}
+def _checkpoint(point: Checkpoint, record: RunRecord) -> dict[str, Any]:
+    is_best = point is record.best
+    return {
+        "name": point.name,
+        "step": point.step,
+        "kinds": ["best"] * is_best + ["final"] * point.final,
+        "best_text": checkpoint_text(point, record.declared) if is_best else None,
+        "registered_as": None,
+        "state_path": point.state_path,
+        "sampler_path": point.sampler_path,
+        "export": None,
+    }
 
 
 def _page_text(stem: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cookhouse.evals import Attempt, Outcome
-from cookhouse.report.page import render
+from cookhouse.pages import document
 
 if TYPE_CHECKING:
     from cookhouse.evals import ItemText  # loads the SDK: nobody waits for it who lists runs
@@ -51,7 +51,7 @@ def transcripts_page(
         for outcome, some in found.items()
         if some
     ]
-    return render(
+    return document(
         "transcripts.html", title=title, sections=sections, log=log, num_answers=sum(map(len, found.values()))
     )
 

@@ -21,7 +21,7 @@ from cookhouse.server.leases.sharing import sharing_of
 from cookhouse.server.main import run_server
 from cookhouse.server.pool.children import Children
 from cookhouse.server.pool.plans import plans_of
-from cookhouse.server.settings import ServiceOptions, Settings
+from cookhouse.server.settings import HOSTED_SAMPLES, ServiceOptions, Settings
 from cookhouse.server.startup.command_line import KEYS_VARIABLE, RAY, WAIT, make_parser
 from cookhouse.server.startup.libraries import hide_torch, loading, wait_for_arguments
 
@@ -114,9 +114,14 @@ def _service_options(
         journal=options.journal,
         checkpoints=options.checkpoints,
         stable_reinforce=options.stable_reinforce,
+        as_hosted=options.as_hosted,
+        max_samplers=options.max_samplers,
         max_connections=options.max_connections,
         max_address_connections=options.max_address_connections,
     )
+    max_samples = options.max_samples or (HOSTED_SAMPLES if options.as_hosted else None)
+    if max_samples is not None:
+        settings = replace(settings, max_queued_samples=max_samples)
     if options.max_snapshot_file_bytes is not None:
         settings = replace(settings, max_snapshot_file_bytes=options.max_snapshot_file_bytes)
     return ServiceOptions(

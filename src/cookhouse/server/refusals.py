@@ -16,7 +16,9 @@ An accepted request that fails is not an HTTP error: its future carries a messag
     any other StorageError                  400       raises at once, which it does with no 5xx
     anything else                           500       retries for minutes, so it must be a bug of ours
 
-409 and 402 are never sent: the SDK retries them for minutes and for an hour.
+    AsHostedError (`serve --as-hosted`)     its own    as at the hosted service
+
+409 and 402 are never sent else: the SDK retries them for minutes and for an hour.
 """
 
 from typing import Literal
@@ -39,8 +41,16 @@ class NotFoundError(InputError):
     """The object that the request names does not exist, or belongs to someone else."""
 
 
+class ForeignError(NotFoundError):
+    """It belongs to another tenant. Clients cannot tell it from one that never was, unless served as hosted."""
+
+
 class GoneError(InputError):
     """The object that the request names existed, and has ended."""
+
+
+class NoSessionError(GoneError):
+    """The session has ended, never was, or belongs to another tenant."""
 
 
 class TooLargeError(InputError):
@@ -53,6 +63,14 @@ class WrongHostError(InputError):
 
 class BusyError(InputError):
     """A queue is full; the same request will be accepted later."""
+
+
+class AsHostedError(InputError):
+    """A refusal of the hosted service's, with its words and its status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class StorageError(ServiceError):
@@ -97,6 +115,8 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
 
 
 def status_of(error: Exception) -> int:
+    if isinstance(error, AsHostedError):
+        return error.status
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
 
 

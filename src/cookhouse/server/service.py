@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from cookhouse.engine.contract import Up
 from cookhouse.server.access.auth import KeyRing, check_keys
+from cookhouse.server.access.hosted_rules import HostedRules
 from cookhouse.server.leases.forwarding import Forwarding
 from cookhouse.server.leases.leases import Leases
 from cookhouse.server.leases.members import Profile
@@ -80,6 +81,7 @@ class Service:
         )
         self.keys = KeyRing(options.api_keys, self.storage.salt)
         self.sessions = Sessions() if leases is None else Sessions(new_shared_id)
+        self.rules = HostedRules(is_strict=settings.as_hosted)
         self.traces = Traces(self.storage.secret)
         self.meter = Meter()
         private_folder(options.state_dir / FOLDER)
@@ -105,6 +107,7 @@ class Service:
         self.requests = Requests(
             meter=self.meter,
             options=options,
+            rules=self.rules,
             sequencer=self.sequencer,
             sessions=self.sessions,
             storage=self.storage,

@@ -12,6 +12,10 @@ EndSessions = Literal["start", "missing", "eof"]
 at the end of stdin, and none before because it is silent: clients are known to live as long as the server does."""
 
 
+HOSTED_SAMPLES = 2000
+"""Sampling requests that the hosted service takes of a user at a time, about."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     max_connections: int | None = None
@@ -27,6 +31,8 @@ class Settings:
     """Largest training request once decompressed, and once decoded, with its tensors dense."""
     max_json_bytes: int = 16 * 2**20
     """Largest request that is JSON: a prompt of a million tokens takes 8 MB."""
+    max_upload_bytes: int = 8 * 2**30
+    """Largest file of an adapter that is uploaded; it goes to the disk as it comes."""
     max_answer_body_bytes: int = 8 * 2**20
     """Largest request of OpenAI's clients, which is text: a long context of one prompt takes a few MB."""
     max_queued_bytes: int = 2**29
@@ -40,6 +46,10 @@ class Settings:
     """Requests waiting per model."""
     max_queued_samples: int = 8192
     """Sampling requests that a tenant may have waiting or running."""
+    max_samplers: int | None = None
+    """Weights that a tenant may sample from at a time; samples of others wait their turn. None: any number."""
+    as_hosted: bool = False
+    """Refuse what the hosted service refuses, in its words: see `HostedRules`."""
     max_snapshot_bytes: int = 256 * 2**20
     """Weights of sampling clients held in the memory of each worker, of all tenants together; the others wait in files
     until they are used. Clients are never told to go, so that a run leaves one behind at every step."""

@@ -98,8 +98,8 @@ class LossSettings(Checked):
             "importance_sampling; ppo where clip_low or clip_high is set",
         ),
         str,
-        f"Policy loss: {listed(POLICY_LOSSES, 'or')}; ppo is its clipping, without a critic. Or your own as "
-        "module:name or file.py:name.",
+        f"Policy loss: {listed(POLICY_LOSSES, 'or')}. Or your own as module:name or file.py:name. ppo is the clipping "
+        "of PPO: there is no critic.",
     )
     clip_low: float | None = chz.field(
         default=None,

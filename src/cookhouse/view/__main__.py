@@ -14,8 +14,8 @@ _NICENESS = 10
 
 def main() -> None:
     os.nice(_NICENESS)
+    from cookhouse.pages import run_address
     from cookhouse.view.access import Access
-    from cookhouse.view.pages import run_address
     from cookhouse.view.place import place_of
     from cookhouse.view.serving import serve
 

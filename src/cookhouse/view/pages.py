@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
-from jinja2 import ChoiceLoader, PackageLoader
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from cookhouse.report.page import escaping_environment
+from cookhouse.pages import environment
 from cookhouse.runs.history.facts import duration
 from cookhouse.telemetry import entries_from_json, strict_json
 
@@ -50,11 +49,6 @@ def json_answer(value: Any) -> Response:
     return Response(strict_json(value), media_type="application/json")
 
 
-def run_address(name: str, rest: str = "") -> str:
-    """Address of a run's page, or of one below it."""
-    return f"/runs/{quote(name)}/-/{rest}"
-
-
 def ask_address(weights: Sequence[str], asked: Sequence[tuple[str, str]]) -> str | None:
     """Address at which a question can be asked again: the playground with weights and prompt filled in. `asked`: role
     and text of what led to the answer. None: it is no single question, or too long for an address.
@@ -72,14 +66,5 @@ def query_text(values: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> str:
     return urlencode(values, errors="replace")
 
 
-def _quoted(text: object) -> str:
-    return quote(str(text), errors="replace")
-
-
-_ENVIRONMENT = escaping_environment(ChoiceLoader([PackageLoader("cookhouse.view"), PackageLoader("cookhouse.report")]))
-_ENVIRONMENT.globals["navigation"] = NAVIGATION
-_ENVIRONMENT.filters["run_address"] = run_address
-_ENVIRONMENT.filters["urlencode"] = _quoted
-_ENVIRONMENT.filters["duration"] = duration
-_ENVIRONMENT.filters["zip"] = zip
-_ENVIRONMENT.filters["entries"] = entries_from_json
+_ENVIRONMENT = environment(base="/static/", navigation=NAVIGATION, at=None)
+_ENVIRONMENT.filters |= {"duration": duration, "entries": entries_from_json}

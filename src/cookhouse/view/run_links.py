@@ -3,12 +3,12 @@
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+from cookhouse.pages import run_address
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import EVALUATIONS_FOLDER, SWEEP_RECIPE
 from cookhouse.runs.reading.answer_sets import is_evaluation
 from cookhouse.runs.reading.rollouts import rollout_steps
 from cookhouse.runs.samples import evaluated_steps
-from cookhouse.view.pages import run_address
 from cookhouse.view.place import Place
 from cookhouse.view.tokens.step_name import StepName
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cookhouse.errors import InputError
+from cookhouse.pages import run_address
 from cookhouse.report import overfitting_remark
 from cookhouse.report.columns import MetricColumns
+from cookhouse.report.examples import asked_questions, evaluation_text
 from cookhouse.report.held_out import held_out_table
 from cookhouse.report.overfitting import is_read
 from cookhouse.runs.history.facts import duration, facts_of, place_of
@@ -19,10 +21,13 @@ from cookhouse.runs.reading.progress import RunProgress, progress_of
 from cookhouse.runs.reading.settings import has_origins, recorded_settings
 from cookhouse.runs.reading.stages import stage_times
 from cookhouse.runs.record import run_parts
-from cookhouse.telemetry import error_text, is_held_out, number, step_number
+from cookhouse.runs.samples import evaluated_steps, read_answers
+from cookhouse.telemetry import after_step, error_text, is_held_out, number, step_number
 
 MAX_CHECKPOINTS = 200
 """Shown of a run, the last ones."""
+_MAX_ANSWER_BYTES = 1 << 20
+_MAX_QUESTIONS = 3
 
 
 def summary_of(run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
@@ -52,12 +57,17 @@ def summary_of(run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
         "notes": list(run.history.notes),
         "remark": _remark(run, columns),
         "problem": run.problem,
+        "gaps": [],
+        "findings": [],
+        "resume": None,
+        "done": overview.steps / overview.total_steps if overview.steps and overview.total_steps else None,
         "parts": [
             {
                 "name": f"{run.name}/{part.name}",
+                "address": run_address(f"{run.name}/{part.name}"),
                 "recipe": part.recipe,
                 "status": str(part.state),
-                "headline": None if part.headline is None else part.headline.text,
+                "headline": "-" if part.headline is None else part.headline.text,
             }
             for part in parts
         ],
@@ -74,6 +84,24 @@ def summary_of(run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
             for stage in stage_times(run.path / TRACE_FILE)
         ],
         "facts": [[name, fact] for name, fact in _facts(run).items()],
+    }
+
+
+def examples_of(run: FoundRun) -> dict[str, Any]:
+    """The answers of the first and the last evaluation of a run, where they were kept in files that are not large."""
+    files = evaluated_steps(run.path)
+    ends = list(dict.fromkeys((min(files), max(files)))) if files else []
+    try:
+        read = {step: read_answers(files[step]) for step in ends if files[step].stat().st_size <= _MAX_ANSWER_BYTES}
+    except (InputError, OSError):  # the page of answers says what is wrong
+        read = {}
+    answered = {after_step(step): answers for step, answers in read.items() if answers}
+    questions = asked_questions(answered)
+    return {
+        "evaluations": [evaluation_text(when, answers) for when, answers in answered.items()],
+        "questions": questions[:_MAX_QUESTIONS],
+        "num_more_questions": max(0, len(questions) - _MAX_QUESTIONS),
+        "page_groups": [],
     }
 
 

@@ -5,7 +5,6 @@ import errno
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +14,12 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.pages import STATIC
 from cookhouse.view.access import HEADERS, Access, Guard
 from cookhouse.view.listing import Listing
 from cookhouse.view.pages import page
@@ -107,8 +107,6 @@ def bind(port: int | None) -> socket.socket:
 
 _MAX_READERS: Final = 8
 """Threads that read files for pages at once."""
-_STATIC: Final = Path(str(files("cookhouse.view"))) / "static"
-_REPORT_STYLE: Final = Path(str(files("cookhouse.report"))) / "templates" / "style.css"
 _TITLES: Final = {
     403: "Not open to you",
     404: "Not found",
@@ -121,7 +119,7 @@ _TITLES: Final = {
 def create_app(place: Place, access: Access, playground: Playground | None = None) -> Starlette:
     """The pages of a place, for whoever has access."""
     app = Starlette(
-        routes=[*ROUTES, Route("/static/style.css", _style), Mount("/static", StaticFiles(directory=_STATIC))],
+        routes=[*ROUTES, Mount("/static", StaticFiles(directory=STATIC))],
         middleware=[Middleware(Guard, access=access, refuse=_refusal)],
         exception_handlers={HTTPException: _refuse, InputError: _refuse, Exception: _admit_fault},
         lifespan=_lifespan,
@@ -144,10 +142,6 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     yield
     await asyncio.wait([first_look])
     await app.state.playground.close()
-
-
-def _style(_request: Request) -> Response:
-    return FileResponse(_REPORT_STYLE)
 
 
 def _refuse(request: Request, error: Exception) -> Response:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.algorithms.base.kit import answered, datum
 
-from cookhouse.algorithms.pairs.reference import PairPayload
 from cookhouse.algorithms.pairs.calls import answer_sums, token_logprobs
 from cookhouse.algorithms.pairs.objective import pair_objective
+from cookhouse.algorithms.pairs.reference import PairPayload
 from cookhouse.settings import PairLossSettings
 from cookhouse.training import PairLossOffer, Work
 from cookhouse.training.loop.objective import answered_datums

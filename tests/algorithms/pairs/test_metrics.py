@@ -8,7 +8,6 @@ import pytest
 import torch
 from tests.algorithms.base.kit import answered, datum
 
-from cookhouse.algorithms.pairs.reference import PairPayload
 from cookhouse.algorithms.pairs.objective import (
     FusedPairLoss,
     mean_loss,
@@ -16,6 +15,7 @@ from cookhouse.algorithms.pairs.objective import (
     pairs_of_logprobs,
     pairs_of_sums,
 )
+from cookhouse.algorithms.pairs.reference import PairPayload
 from cookhouse.engine.contract import PAIR_LOSSES as OF_ENGINE
 from cookhouse.errors import InputError
 from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES, PairLogprobs, PairLoss

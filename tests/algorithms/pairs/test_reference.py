@@ -10,10 +10,16 @@ import pytest
 import tinker
 from tests.algorithms.pairs.kit import pairs
 
-from cookhouse.algorithms.pairs.reference import PairAssembler, PairPayload
 from cookhouse.algorithms.pairs.dataset import Pair, PairDataset, interleaved
 from cookhouse.algorithms.pairs.objective import pair_objective
-from cookhouse.algorithms.pairs.reference import NoReference, ServiceReference, sums_by_forward, sums_by_sampler
+from cookhouse.algorithms.pairs.reference import (
+    NoReference,
+    PairAssembler,
+    PairPayload,
+    ServiceReference,
+    sums_by_forward,
+    sums_by_sampler,
+)
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.settings import PairLossSettings
 from cookhouse.telemetry import Telemetry

@@ -251,7 +251,7 @@ def test_compare_names_every_setting_that_differs_and_no_other(capsys: pytest.Ca
     assert [cell.endswith(" *") for cell in shown[1:]] == [value == min(last) for value in last]
     page = Path("runs/compare-base-fast-long-tested.html").read_text()
     assert f"curves       {Path('runs/compare-base-fast-long-tested.html')}" in out
-    assert page.count('class="series-3"') >= 2
+    assert page.count('class="swatch series-3"') >= 2
 
 
 def test_metrics_that_are_equal_are_counted_and_not_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

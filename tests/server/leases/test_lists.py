@@ -33,6 +33,7 @@ Body = Callable[[Mapping[str, str]], dict[str, Any]]
 """What to post, made of names of what was made."""
 
 LISTS: Mapping[str, Body] = {
+    f"{V1}/checkpoints/search": lambda _: {"limit": 50},
     f"{V1}/sessions/search": lambda _: {"statuses": [{"type": "active"}], "limit": 50},
     f"{V1}/retrieve_futures": lambda made: {"target": {"sampling_session_id": made["sampler_id"]}},
 }
@@ -45,6 +46,7 @@ POSTS_OF_ONE: Mapping[str, Any] = {
             for kind in (
                 "create_model",
                 "load_weights",
+                "forward",
                 "forward_backward",
                 "optim_step",
                 "save_weights",
@@ -62,6 +64,8 @@ POSTS_OF_ONE: Mapping[str, Any] = {
         f"{V1}/get_info",
         f"{V1}/weights_info",
         f"{V1}/copy_weights",
+        f"{V1}/external_weights_upload_finish",
+        f"{V1}/external_weights_upload_start",
         f"{V1}/training_runs/{{model_id}}/checkpoints/{{kind}}/{{name}}/publish",
         f"{V1}/create_sampling_session",
         f"{V1}/create_session",

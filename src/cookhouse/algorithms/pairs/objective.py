@@ -211,7 +211,12 @@ def pairs_of_sums(sums_D: Array, tokens_D: Array, reference_P2: Array) -> PairLo
 def pairs_of_logprobs(
     data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[NDArray[Any]], reference_P2: NDArray[np.float64]
 ) -> ArrayPairs:
-    """Sums over the answers of interleaved datums, in double precision. Raises as `check_pairs`."""
+    """Sums over the answers of interleaved datums, in nats and float64, (P,) each, from the logprobs of their targets,
+    (T,) each, and those of the reference, (P, 2).
+
+    Raises:
+        InputError: the datums are not pairs, or the logprobs are not theirs.
+    """
     check_pairs(data_D, logprobs_D_T, reference_P2)
     sums_D = [_sum(*each) for each in zip(answer_weights(data_D), logprobs_D_T, strict=True)]
     return pairs_of_sums(np.array(sums_D), answer_tokens(data_D), reference_P2)

@@ -50,7 +50,9 @@ class RolloutPayload:
 
 @dataclass(frozen=True)
 class RolloutAssembler:
-    """The assembler of groups of rollouts: advantages, and what a reference adds to them. Datums have a `mask`."""
+    """The assembler of groups of rollouts: advantages, and what a reference adds to them. A datum has by target, (T,)
+    each, `target_tokens`, the sampler's `logprobs` in nats, `advantages`, and a `mask`, 1 at sampled tokens.
+    """
 
     settings: AdvantageSettings
     telemetry: Telemetry

@@ -29,6 +29,7 @@ class PolicySampler:
     async def sample(
         self, prompt: tinker.ModelInput, stop: StopCondition, *, num_samples: int, max_tokens: int | None, seed: int
     ) -> Sequence[TokensWithLogprobs]:
+        """`num_samples` answers, each with the logprobs of its tokens in nats; `max_tokens` lowers the run's own."""
         limit = self._max_tokens
         params = tinker.SamplingParams(
             max_tokens=limit if max_tokens is None else min(limit, max_tokens),

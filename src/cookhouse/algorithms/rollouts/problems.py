@@ -42,6 +42,7 @@ class EpochBatches:
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
+        """As of `cookhouse.training.Batches`."""
         self._epoch = epoch
 
     def get_batch(self, index: int) -> Sequence[Any]:
@@ -81,6 +82,7 @@ class WeightedProblems(EpochBatches):
         self.earned[number].append(float(np.mean(group.get_total_rewards())))
 
     def state(self) -> Mapping[str, Any]:
+        """The mean rewards of each problem's groups."""
         return {"earned": self.earned}
 
     def restore(self, state: Mapping[str, Any]) -> None:

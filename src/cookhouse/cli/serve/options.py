@@ -234,6 +234,30 @@ class ServeOptions:
             show_default="refuse it",
         ),
     ] = None
+    as_hosted: Annotated[
+        bool,
+        typer.Option(
+            "--as-hosted",
+            help="Refuse what the hosted service refuses, in its words and with its codes, so that what runs here runs "
+            "there. Without, such a request is done, and a line in the log says so.",
+        ),
+    ] = False
+    max_samples: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Sampling requests that a key may have waiting or running; beyond it 429, and the SDK waits.",
+            show_default="8192; 2000 with --as-hosted",
+        ),
+    ] = None
+    max_samplers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Weights that a key may sample from at a time: samples of others wait, and the SDK says so.",
+            show_default="any number",
+        ),
+    ] = None
     run: Annotated[
         list[str] | None,
         typer.Option(
@@ -276,6 +300,7 @@ class ServeOptions:
 HANDED_ON = (
     *("device", "ray", "worker_cpus", "worker_gpus", "worker_memory_bytes", "precision"),
     *("workers", "trainers", "samplers", "silent_minutes", "session_minutes", "end_sessions", "drain_seconds"),
-    *("journal", "checkpoints", "stable_reinforce", "max_connections", "max_address_connections"),
+    *("journal", "checkpoints", "stable_reinforce", "as_hosted", "max_samples", "max_samplers"),
+    *("max_connections", "max_address_connections"),
     *("max_cache_bytes", "max_snapshot_file_bytes", "shared_folder", "server_url", "samplers_only", "deterministic"),
 )

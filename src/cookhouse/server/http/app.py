@@ -87,6 +87,7 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
             await leases.check()
         except StorageError as unsure:
             error = unsure
+    error = request.app.state.service.rules.as_answered(error)
     headers = {}
     if isinstance(error, BusyError | StorageBusyError):
         headers["Retry-After"] = "1"

@@ -62,6 +62,7 @@ class SessionLifecycle:
         display_name: str | None,
         user_metadata: Mapping[str, Any] | None,
         project_id: str | None,
+        sdk_version: str | None,
     ) -> Session:
         """A session, which is on the disk; a copy of a request gets that of the first one.
 
@@ -77,6 +78,7 @@ class SessionLifecycle:
                 display_name=display_name,
                 user_metadata=dict(user_metadata or {}),
                 project_id=project_id,
+                sdk_version=sdk_version,
                 idempotency_key=idempotency_key,
                 server_id=None if self._leases is None else self._leases.server_id,
             )

@@ -16,12 +16,13 @@ import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cookhouse.engine.contract import Account
 from cookhouse.errors import InputError
 from cookhouse.server.access.bodies import body_of
+from cookhouse.server.access.hosted_rules import Breach, HostedRules
 from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
 from cookhouse.server.sequencer.futures import TRAIN_PREFIX, Future, Futures, Result
 from cookhouse.server.sequencer.queues import Attempt, Job, Run
@@ -69,6 +70,8 @@ class RequestPlan:
     """Whether later requests depend on it."""
     rows: Sequence[Change] = ()
     """To be written with it."""
+    breaches: Sequence[Breach] = ()
+    """Rules of the hosted service that it breaks."""
     on_accepted: Callable[[], None] | None = None
     """Called before it is queued."""
 
@@ -118,6 +121,8 @@ class Arrived:
     body: bytes | bytearray
     encoding: str = ""
     """Of the body."""
+    idempotency_key: str | None = None
+    """What its client calls it: one without a `seq_id` is known by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +145,7 @@ class Intake:
         journal: Journal | None,
         kinds: Mapping[str, Kind],
         max_decoded_bytes: int,
+        rules: HostedRules,
         sequencer: Sequencer,
         sessions: Sessions,
     ) -> None:
@@ -149,6 +155,7 @@ class Intake:
         self._sessions = sessions
         self._kinds = kinds
         self._max_decoded_bytes = max_decoded_bytes
+        self._rules = rules
         self._next_position = 0
         self._accepting: dict[str, asyncio.Task[None]] = {}
         """By request."""
@@ -171,6 +178,9 @@ class Intake:
         if kind.find is not None:
             drawn.update(await kind.find(owner, content))
         plan = kind.plan(owner, content, drawn)
+        if plan.seq_id is None and not plan.is_creation and arrived.idempotency_key is not None:
+            name = f"key {arrived.idempotency_key}"
+            plan = replace(plan, request_id=request_id_of(plan.model.model_id, name))
         request_id, model_id = plan.request_id, plan.model.model_id
         self._heard_at[model_id] = time.time()
         accepting = self._accepting.get(request_id)
@@ -181,6 +191,7 @@ class Intake:
                 is_known = self._sequencer.has_seen(plan.model, request_id, plan.seq_id)
             if is_known:
                 return request_id, model_id
+            self._rules.enforce(plan.model.session_id, plan.breaches)
             self._sequencer.admit(plan.model, plan.num_bytes)
             accepting = asyncio.ensure_future(self._accept(plan, arrived, drawn))
             self._accepting[request_id] = accepting

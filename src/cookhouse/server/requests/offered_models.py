@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import UnknownNameError
+from cookhouse.models.catalog.retired import SUCCESSORS
 from cookhouse.models.names import plain_name
+from cookhouse.server.access.hosted_rules import RETIRED_MODEL, Breach
 
 
 def is_offered(name: str, offered: Collection[str]) -> bool:
@@ -42,6 +44,11 @@ class OfferedModels:
             way_out = "a server offers what it was started with (cookhouse serve -m NAME, or -m NAME=FOLDER)"
             raise UnknownNameError("base model", name, self._infos, way_out=way_out)
         return info
+
+    def breaches(self, name: str) -> Sequence[Breach]:
+        """Rules of the hosted service that a new model or sampler of this base model breaks."""
+        successor = SUCCESSORS.get(plain_name(name))
+        return [] if successor is None else [RETIRED_MODEL.broken(model=name, successor=successor)]
 
     def are_same(self, name: str, other: str) -> bool:
         """True if two names are of one model. Raises `UnknownNameError` for one that is not offered."""

@@ -7,7 +7,7 @@ only an empty list switches those off. What ends it is its last token, or comple
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -15,6 +15,13 @@ from tinker import types
 
 from cookhouse.engine.contract import Account, Fetch
 from cookhouse.errors import InputError
+from cookhouse.server.access.hosted_rules import (
+    CONTEXT_EXCEEDED,
+    EMPTY_CHUNK,
+    STATE_PATH_SAMPLED,
+    Breach,
+    HostedRules,
+)
 from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import GoneError
 from cookhouse.server.requests.checkpoint_files import CheckpointFiles
@@ -23,6 +30,7 @@ from cookhouse.server.requests.offered_models import OfferedModels
 from cookhouse.server.requests.recordings import Recordings, sequence_ids
 from cookhouse.server.sequencer.futures import Future, Result
 from cookhouse.server.sequencer.sequencer import Sequencer
+from cookhouse.server.sessions.sdk_versions import check_session_id
 from cookhouse.server.sessions.sessions import Sampler, SamplerWeights, Sessions
 from cookhouse.server.settings import Settings
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
@@ -42,6 +50,7 @@ class SamplingRequests:
         base_models: OfferedModels,
         pool: Pool,
         recordings: Recordings,
+        rules: HostedRules,
         sequencer: Sequencer,
         sessions: Sessions,
         settings: Settings,
@@ -54,6 +63,7 @@ class SamplingRequests:
         self._futures = sequencer.futures
         self._journal = storage.journal
         self._recordings = recordings
+        self._rules = rules
         self._samples = sequencer.samples
         self._sessions = sessions
         self._settings = settings
@@ -74,6 +84,10 @@ class SamplingRequests:
         session = self._sessions.session(request.session_id, owner)
         seq_id = request.sampling_session_seq_id
         check_seq_id("sampling_session_seq_id", seq_id)
+        breaches = [*self._base_models.breaches(base_model)]
+        if kept is not None and kept.row.kind == "weights":
+            breaches.append(STATE_PATH_SAMPLED.broken(path=request.model_path))
+        self._rules.enforce(session.session_id, breaches)
         row = SamplerRow(
             sampler_id=f"{session.session_id}:sample:{seq_id}",
             session_id=session.session_id,
@@ -104,6 +118,8 @@ class SamplingRequests:
 
     def submit(self, owner: str, request: types.SampleRequest) -> tuple[str, Sequence[str]]:
         """Accept a sampling request; returns its id and the ids of the sequences it will give."""
+        if request.base_model is not None or request.model_path is not None:
+            check_session_id(request.sampling_session_id)
         if request.sampling_session_id is None:
             raise InputError("a sampling request needs a sampling_session_id; make one by create_sampling_session")
         if not 1 <= request.num_samples <= self._settings.max_samples_per_request:
@@ -112,6 +128,8 @@ class SamplingRequests:
             )
         sampler = self._sessions.sampler(request.sampling_session_id, owner)
         known = None if request.seq_id is None else sampler.requests.get(request.seq_id)
+        if known is None:
+            self._rules.enforce(sampler.session_id, self._breaches(sampler, request))
         request_id = known or self._submit_new(sampler, request)
         return request_id, sequence_ids(request_id, request.num_samples)
 
@@ -154,6 +172,15 @@ class SamplingRequests:
                 for seq_id, request_id in list(sampler.requests.items()):
                     if self._futures.peek(request_id) is None:
                         del sampler.requests[seq_id]
+
+    def _breaches(self, sampler: Sampler, request: types.SampleRequest) -> Iterator[Breach]:
+        chunks = [chunk for chunk in request.prompt.chunks if isinstance(chunk, types.EncodedTextChunk)]
+        if not all(chunk.tokens for chunk in chunks):
+            yield EMPTY_CHUNK.broken()
+        prompt, max_tokens = sum(len(chunk.tokens) for chunk in chunks), request.sampling_params.max_tokens
+        context = self._base_models.named(sampler.base_model).max_context_tokens
+        if max_tokens is not None and prompt + max_tokens > context:
+            yield CONTEXT_EXCEEDED.broken(prompt=prompt, max_tokens=max_tokens, context=context)
 
     def _submit_new(self, sampler: Sampler, request: types.SampleRequest) -> str:
         future = self._futures.create_sample(

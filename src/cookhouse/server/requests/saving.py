@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from tinker import types
 
 from cookhouse.engine.contract import Form, Publish, Save
 from cookhouse.errors import InputError
 from cookhouse.models.names import plain_name
+from cookhouse.server.access.hosted_rules import NAME_EXISTS, HostedRules
 from cookhouse.server.refusals import DiskError
 from cookhouse.server.requests.intake import (
     Drawn,
@@ -55,14 +57,29 @@ class SaveRequests:
         self,
         *,
         base_models: OfferedModels,
+        rules: HostedRules,
         sessions: Sessions,
         storage: Storage,
     ) -> None:
         self._base_models = base_models
         self._checkpoints = storage.checkpoints
+        self._rules = rules
         self._sessions = sessions
         self._store = storage.store
         self._writer = storage.writer
+
+    async def taken(
+        self,
+        kind: CheckpointKind,
+        owner: str,
+        request: types.SaveWeightsRequest | types.SaveWeightsForSamplerRequest | types.SaveWeightsExternalRequest,
+    ) -> Mapping[str, Any]:
+        """Values to draw for a save: the checkpoint that has its name, where that is refused at once."""
+        overwrites = isinstance(request, types.SaveWeightsRequest) and request.overwrite
+        if not self._rules.is_strict or request.path is None or overwrites:
+            return {}
+        named = await asyncio.to_thread(self._store.checkpoint, request.model_id, kind, request.path, owner)
+        return {} if named is None else {"taken": named.path}
 
     def save_state(self, owner: str, request: types.SaveWeightsRequest, drawn: Drawn) -> RequestPlan:
         """The writing of weights and optimizer state."""
@@ -180,7 +197,8 @@ class SaveRequests:
                 model.last_checkpoint = row.path
             return Result.of_json({"type": _TYPES[new.kind], "path": row.path})
 
-        return plan_of(model, seq_id, run, changes_model=False)
+        breaches = [NAME_EXISTS.broken(path=drawn["taken"])] if "taken" in drawn else []
+        return plan_of(model, seq_id, run, changes_model=False, breaches=breaches)
 
     async def _write(self, attempt: Attempt, model: Model, new: NewCheckpoint, checkpoint_id: str) -> CheckpointRow:
         name = check_name(new)

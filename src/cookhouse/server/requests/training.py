@@ -6,7 +6,7 @@ waiting for ever.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,16 @@ from cookhouse.engine.contract import (
 from cookhouse.errors import InputError
 from cookhouse.losses.policy_losses import POLICY_LOSSES, STABLE_REINFORCE
 from cookhouse.naming import listed
+from cookhouse.server.access.hosted_rules import (
+    LOAD_NOT_FIRST,
+    RANK_NOT_POSITIVE,
+    SAMPLER_PATH_LOADED,
+    Breach,
+    HostedRules,
+    rank_breaches,
+)
 from cookhouse.server.requests.checkpoint_files import CheckpointFiles
+from cookhouse.server.requests.data_rules import DataRules
 from cookhouse.server.requests.fair_lock import FairLock
 from cookhouse.server.requests.intake import (
     Drawn,
@@ -47,7 +56,15 @@ from cookhouse.server.settings import Settings
 from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.storage.storage import Storage
 from cookhouse.server.storage.store.rows import CheckpointRow, RunRow
-from cookhouse.server.wire import TrainingHead, decode_adam, decode_lora, decode_pass, encode_pass, parse_training
+from cookhouse.server.wire import (
+    JsonTraining,
+    TrainingHead,
+    decode_adam,
+    decode_lora,
+    decode_pass,
+    encode_pass,
+    parse_training,
+)
 
 _OWN_OBJECTIVE = "own: an objective of this server's, not that of the hosted service, which is not published"
 _OWN_METRIC = "stable_reinforce_is_own:max"
@@ -56,6 +73,7 @@ _NO_STABLE_REINFORCE = (
     f"This server's operator may have it train by an objective of ours: serve --stable-reinforce own"
 )
 _NO_TRAINING = "this server only samples; its operator starts one that trains without --samplers-only"
+_MAX_REASON_CHARACTERS = 1000
 _INLINE_BYTES = 64 * 2**10
 _INLINE_BODY_BYTES = 16 * 2**10
 """Of requests, which may be all of small messages."""
@@ -75,6 +93,7 @@ class TrainingRequests:
         base_models: OfferedModels,
         reading: FairLock,
         recordings: Recordings,
+        rules: HostedRules,
         sessions: Sessions,
         settings: Settings,
         storage: Storage,
@@ -83,6 +102,8 @@ class TrainingRequests:
         self._files = CheckpointFiles(storage.checkpoints, storage.journal)
         self._reading = reading
         self._recordings = recordings
+        self._data_rules = DataRules(rules, reading)
+        self._rules = rules
         self._sessions = sessions
         self._settings = settings
         self._checkpoints = storage.checkpoints
@@ -90,10 +111,14 @@ class TrainingRequests:
 
     async def needed(self, _owner: str, request: types.CreateModelRequest) -> Mapping[str, Any]:
         """Values to draw for a new model: those that a server needs to make it again."""
+        if request.lora_config is not None and request.lora_config.rank < 0:
+            self._rules.refuse(RANK_NOT_POSITIVE.broken())
         return {"base_model": request.base_model}
 
     def create_model(self, owner: str, request: types.CreateModelRequest, drawn: Drawn) -> RequestPlan:
         """The making of an adapter; a duplicate gets the model of the first one."""
+        if not request.base_model:
+            raise InputError("base_model is required")
         _check_optimizer(request.optimizer_config)
         info = self._base_models.named(request.base_model)
         lora = decode_lora(request.lora_config, seed=drawn["seed"], max_rank=info.max_lora_rank)
@@ -103,7 +128,8 @@ class TrainingRequests:
             return {"type": "create_model"}
 
         identity = request.session_id, request.model_seq_id
-        return self._make(owner, identity, request.base_model, lora, request.user_metadata, fill, drawn)
+        breaches = [*rank_breaches(lora.rank), *self._base_models.breaches(request.base_model)]
+        return self._make(owner, identity, request.base_model, lora, request.user_metadata, fill, drawn, breaches)
 
     async def found(self, owner: str, request: types.LoadWeightsRequest) -> Mapping[str, Any]:
         """Values to draw for a load: the checkpoint that it names now."""
@@ -126,6 +152,9 @@ class TrainingRequests:
                 f"{request.base_model!r}; leave base_model out"
             )
 
+        is_of_sampler = checkpoint.kind == "sampler_weights"
+        breaches = [SAMPLER_PATH_LOADED.broken(path=request.path)] if is_of_sampler else []
+
         async def fill(attempt: Attempt, model: Model) -> Mapping[str, str]:
             if drawn["folder"] is None:
                 folder = await asyncio.to_thread(self._checkpoints.folder_of, checkpoint)
@@ -137,13 +166,17 @@ class TrainingRequests:
 
         if request.session_id is not None and request.model_seq_id is not None:
             identity = request.session_id, request.model_seq_id
-            return self._make(owner, identity, base_model, checkpoint.lora_spec, request.user_metadata, fill, drawn)
+            breaches += self._base_models.breaches(base_model)
+            lora = checkpoint.lora_spec
+            return self._make(owner, identity, base_model, lora, request.user_metadata, fill, drawn, breaches)
         model = self._sessions.model(request.model_id or "", owner)
 
         async def reload(attempt: Attempt) -> Result:
             return Result.of_json({**await fill(attempt, model), "model_id": model.model_id})
 
-        return plan_of(model, request.seq_id, reload)
+        if request.seq_id is not None and request.seq_id > 1:
+            breaches.append(LOAD_NOT_FIRST.broken(seq_id=request.seq_id))
+        return plan_of(model, request.seq_id, reload, breaches=breaches)
 
     async def read_pass(self, owner: str, body: bytes | bytearray) -> Decoded:
         """Decode a pass; a large one off the event loop, one at a time."""
@@ -153,16 +186,27 @@ class TrainingRequests:
         async with self._reading.hold(owner):
             return await asyncio.to_thread(_decode, body, max_bytes)
 
+    async def read_json(self, owner: str, training: JsonTraining) -> Decoded:
+        """The same of a pass that came in JSON."""
+        head, request = await self.read_pass(owner, training.message)
+        return head if training.has_seq_id else replace(head, seq_id=None), training.problem or request
+
     async def refusal(self, owner: str, decoded: Decoded) -> Mapping[str, Any]:
-        """Values to draw for a pass: the reason why it is refused, where that depends on more than the request."""
+        """Values to draw for a pass: the reason why it is refused, where that depends on more than what is kept of the
+        request.
+        """
         head, request = decoded
-        if head.message.loss_fn != STABLE_REINFORCE:
-            return {}
-        if not self._settings.stable_reinforce:
+        if head.message.loss_fn == STABLE_REINFORCE and not self._settings.stable_reinforce:
             return {"refusal": _NO_STABLE_REINFORCE}
         if isinstance(request, InputError):
-            return {}
+            return {"refusal": str(request)[:_MAX_REASON_CHARACTERS]}
         model = self._sessions.model(head.model_id, owner)
+        context = self._base_models.named(model.base_model).max_context_tokens
+        failure = await self._data_rules.check(model, context, head, request)
+        if failure is not None:
+            return {"refusal": failure}
+        if head.message.loss_fn != STABLE_REINFORCE:
+            return {}
         try:
             async with self._reading.hold(owner):
                 await asyncio.to_thread(self._recordings.check, model.session_id, owner, head, request)
@@ -205,6 +249,7 @@ class TrainingRequests:
         user_metadata: Mapping[str, Any] | None,
         fill: Fill,
         drawn: Drawn,
+        breaches: Sequence[Breach],
     ) -> RequestPlan:
         """The making of the model of (session, `model_seq_id`) by `fill`."""
         if self._settings.samplers_only:
@@ -240,7 +285,13 @@ class TrainingRequests:
             self._sessions.add_model(model)
 
         return RequestPlan(
-            model=model, request_id=request_id, seq_id=None, run=run, is_creation=True, on_accepted=register
+            model=model,
+            request_id=request_id,
+            seq_id=None,
+            run=run,
+            is_creation=True,
+            breaches=breaches,
+            on_accepted=register,
         )
 
     def _own_losses(self) -> Mapping[str, str]:

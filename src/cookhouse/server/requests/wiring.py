@@ -1,10 +1,12 @@
 """Requests of clients and operators, by kind, wired."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from tinker import types
 
+from cookhouse.server.access.hosted_rules import HostedRules
 from cookhouse.server.pool.meter import Meter, Metering
 from cookhouse.server.pool.supervisor import Supervisor
 from cookhouse.server.requests.completions.completions import Answers
@@ -32,6 +34,7 @@ class Requests:
         *,
         meter: Meter,
         options: ServiceOptions,
+        rules: HostedRules,
         sequencer: Sequencer,
         sessions: Sessions,
         storage: Storage,
@@ -47,16 +50,18 @@ class Requests:
             base_models=self.base_models,
             reading=self.reading,
             recordings=recordings,
+            rules=rules,
             sessions=sessions,
             settings=settings,
             storage=storage,
         )
-        saving = SaveRequests(base_models=self.base_models, sessions=sessions, storage=storage)
+        saving = SaveRequests(base_models=self.base_models, rules=rules, sessions=sessions, storage=storage)
         self.intake = Intake(
             futures=self.futures,
             journal=storage.journal,
             kinds=_kinds(self.training, saving),
             max_decoded_bytes=settings.max_decoded_bytes,
+            rules=rules,
             sequencer=sequencer,
             sessions=sessions,
         )
@@ -64,6 +69,7 @@ class Requests:
             base_models=self.base_models,
             pool=supervisor.pool,
             recordings=recordings,
+            rules=rules,
             sequencer=sequencer,
             sessions=sessions,
             settings=settings,
@@ -89,9 +95,19 @@ def _kinds(training: TrainingRequests, saving: SaveRequests) -> Mapping[str, Kin
         LOAD: Kind(read=_json(types.LoadWeightsRequest), plan=training.load_weights, find=training.found),
         "forward_backward": Kind(read=training.read_pass, plan=training.forward_backward, find=training.refusal),
         "optim_step": Kind(read=_json(types.OptimStepRequest), plan=training.optim_step),
-        "save_weights": Kind(read=_json(types.SaveWeightsRequest), plan=saving.save_state),
-        "save_weights_for_sampler": Kind(read=_json(types.SaveWeightsForSamplerRequest), plan=saving.save_for_sampler),
-        "save_weights_external": Kind(read=_json(types.SaveWeightsExternalRequest), plan=saving.save_external),
+        "save_weights": Kind(
+            read=_json(types.SaveWeightsRequest), plan=saving.save_state, find=partial(saving.taken, "weights")
+        ),
+        "save_weights_for_sampler": Kind(
+            read=_json(types.SaveWeightsForSamplerRequest),
+            plan=saving.save_for_sampler,
+            find=partial(saving.taken, "sampler_weights"),
+        ),
+        "save_weights_external": Kind(
+            read=_json(types.SaveWeightsExternalRequest),
+            plan=saving.save_external,
+            find=partial(saving.taken, "external_weights"),
+        ),
     }
 
 

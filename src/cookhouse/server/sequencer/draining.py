@@ -24,6 +24,7 @@ _FETCH_SECONDS = 5.0
 _READING = {"GET", "HEAD", "OPTIONS"}
 _GOES_ON = {
     "/api/v1/cancel_future",
+    "/api/v1/checkpoints/search",
     "/api/v1/client/config",
     "/api/v1/client/dynamic_config",
     "/api/v1/get_info",

@@ -1,6 +1,6 @@
 """Queue of sampling requests, which have no order. Lives on the event loop.
 
-submit, stream ──► weights ready? ──► Pool ──► worker ──► tokens, output ──► Future, or who streams
+submit, stream ──► SamplerTurns ──► weights ready? ──► Pool ──► worker ──► tokens, output ──► Future, or who streams
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from cookhouse.server.pool.pending import forget_command
 from cookhouse.server.pool.pool import Pool
 from cookhouse.server.refusals import BusyError, LostError
 from cookhouse.server.sequencer.futures import PROTOBUF, Future, Futures, Result, log_failure
+from cookhouse.server.sequencer.sampler_turns import SamplerTurns
 from cookhouse.server.sessions.sessions import SamplerWeights
 from cookhouse.server.settings import Settings
 from cookhouse.server.wire import SampleShape, encode_sample
@@ -32,6 +33,7 @@ OnOutput = Callable[[SampleOutput | Exception], None]
 class _Sampling:
     owner: str
     base_model: str
+    snapshot_id: str | None
     num_bytes: int
     on_output: OnOutput
 
@@ -47,6 +49,7 @@ class SampleQueue:
         """Of samples, by owner."""
         self._begun_at: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         """By owner and base model, as they came."""
+        self._turns = SamplerTurns(settings.max_samplers)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -101,14 +104,21 @@ class SampleQueue:
         self._numbers[owner] += 1
         self._begun_at[owner, request.base_model][request.request_id] = time.monotonic()
         self._samples[request.request_id] = _Sampling(
-            owner=owner, base_model=request.base_model, num_bytes=request.num_bytes, on_output=on_output
+            owner=owner,
+            base_model=request.base_model,
+            snapshot_id=request.snapshot_id,
+            num_bytes=request.num_bytes,
+            on_output=on_output,
         )
         account = Account(owner, session_id or f"endpoint-{owner}")
         command = Sample(command_id=request.request_id, account=account, request=request)
-        if snapshot is None or snapshot.ready.done():
-            self._send(command, snapshot)
-        else:
-            snapshot.ready.add_done_callback(lambda _: self._send(command, snapshot))
+        start = partial(self._send_when_ready, command, snapshot)
+        self._turns.begin(owner, request.snapshot_id, request.request_id, start)
+
+    def waits_for_turn(self, request_id: str) -> bool:
+        """True if a sample waits because its tenant samples from as many weights as it may."""
+        sampling = self._samples.get(request_id)
+        return sampling is not None and self._turns.is_waiting(sampling.owner, sampling.snapshot_id, request_id)
 
     def cancel(self, request_ids: Sequence[str], error: InputError) -> None:
         """Drop samples that wait and stop those that run; they fail with the error, and what is done stays so."""
@@ -124,6 +134,12 @@ class SampleQueue:
         """Have the engine forget weights."""
         snapshot.is_freed = True
         self._pool.forget(forget_command(snapshot.owner, "", snapshot_ids=(snapshot.snapshot_id,)))
+
+    def _send_when_ready(self, command: Sample, snapshot: SamplerWeights | None) -> None:
+        if snapshot is None or snapshot.ready.done():
+            self._send(command, snapshot)
+        else:
+            snapshot.ready.add_done_callback(lambda _: self._send(command, snapshot))
 
     def _send(self, command: Sample, snapshot: SamplerWeights | None) -> None:
         request_id = command.command_id
@@ -152,6 +168,7 @@ class SampleQueue:
             if not self._begun_at[key]:
                 del self._begun_at[key]
             self._held.give_back(sampling.owner, sampling.num_bytes)
+            self._turns.end(sampling.owner, sampling.snapshot_id, request_id)
             sampling.on_output(output)
 
     async def _encode(

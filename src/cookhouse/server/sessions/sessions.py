@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from cookhouse.engine.contract import LoraSpec
 from cookhouse.errors import ServiceError
 from cookhouse.server.access.bodies import Lease
-from cookhouse.server.refusals import GoneError, NotFoundError, StorageBusyError
+from cookhouse.server.refusals import ForeignError, NoSessionError, NotFoundError, StorageBusyError
 
 _SHARED = "shared-"
 _REQUEST = re.compile(r"(?:train|sample)-(shared-[0-9a-f-]{36})-[0-9a-f]+")
@@ -301,14 +301,14 @@ class Sessions:
         """A live session, whose last contact is now.
 
         Raises:
-            GoneError: it has ended, never was, or belongs to another tenant.
+            NoSessionError: it has ended, never was, or belongs to another tenant.
             StorageBusyError: it is to be brought back, which has failed so far; so for its models and samplers.
         """
         session = self._sessions.get(session_id)
         if session is None:
             self.check_aside(session_id)
         if session is None or session.owner != owner:
-            raise GoneError(f"session {session_id!r} has ended, or never was; make a new ServiceClient")
+            raise NoSessionError(f"session {session_id!r} has ended, or never was; make a new ServiceClient")
         self.hear(session_id)
         return session
 
@@ -322,7 +322,7 @@ class Sessions:
         if model is None:
             self.check_aside(model_id.partition(":")[0])
         if model is None or model.owner != owner:
-            raise NotFoundError(
+            raise (NotFoundError if model is None else ForeignError)(
                 f"model {model_id!r} is not loaded: its session has ended, or it never was; "
                 "make a training client from one of its checkpoints"
             )
@@ -339,6 +339,8 @@ class Sessions:
         if sampler is None:
             self.check_aside(sampler_id.partition(":")[0])
         if sampler is None or sampler.owner != owner:
-            raise NotFoundError(f"sampler {sampler_id!r} is gone with its session, or never was; make a new one")
+            raise (NotFoundError if sampler is None else ForeignError)(
+                f"sampler {sampler_id!r} is gone with its session, or never was; make a new one"
+            )
         self.hear(sampler.session_id)
         return sampler

@@ -188,6 +188,9 @@ _OPTIONS = (
         "refuse it, since that of the hosted service is not published",
         {"choices": ["own"], "default": _DEFAULTS.stable_reinforce},
     ),
+    _Option("--as-hosted", "refuse what the hosted service refuses, in its words and with its codes", _SWITCH),
+    _Option("--max-samples", "sampling requests of a key at a time; default: 8192, and 2000 --as-hosted", _COUNT),
+    _Option("--max-samplers", "weights that a key samples from at a time; others wait; default: any number", _COUNT),
     _Option("--watch-stdin", "stop when stdin ends", _SWITCH),
     _Option(
         "--end-sessions",

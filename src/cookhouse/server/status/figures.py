@@ -14,6 +14,7 @@ from cookhouse.server.sessions.sessions import Model, Session
 from cookhouse.server.status.stored import MAX_ROWS
 from cookhouse.server.status.viewer import Viewer
 from cookhouse.server.status.worker_watch import Seen
+from cookhouse.server.storage.store.rows import SessionRow
 
 Json = dict[str, Any]
 _TOKEN_KINDS = ("trained", "scored", "prompt", "sampled")
@@ -84,15 +85,17 @@ def base_models(service: Service, live: Live) -> list[Json]:
     return found
 
 
-def sessions(live: Live, viewer: Viewer, names: Mapping[str, str | None]) -> Json:
-    """Sessions, the one with the latest request first."""
+def sessions(live: Live, viewer: Viewer, stored: Mapping[str, SessionRow]) -> Json:
+    """Sessions, the one with the latest request first; `stored` has their rows, by id."""
 
     def row(session: Session) -> Json:
-        name = names.get(session.session_id)
+        kept = stored.get(session.session_id)
+        name, sdk_version = (None, None) if kept is None else (kept.display_name, kept.sdk_version)
         return {
             "session_id": session.session_id,
             "tenant": viewer.label(session.owner),
             "name": None if name is None else name[:_MAX_NAME_CHARACTERS],
+            "sdk_version": None if sdk_version is None else sdk_version[:_MAX_NAME_CHARACTERS],
             "silent_seconds": live.silent_seconds[session.session_id],
             "num_models": len(session.models),
             "num_samplers": len(session.samplers),

@@ -18,6 +18,7 @@ from cookhouse.server.storage.journal import FILES, OFF
 from cookhouse.version import __version__
 
 _SETTINGS = (
+    "as_hosted",
     "deterministic",
     "drain_seconds",
     "session_seconds",
@@ -25,6 +26,7 @@ _SETTINGS = (
     "result_seconds",
     "max_queued_requests",
     "max_queued_samples",
+    "max_samplers",
     "max_queued_bytes",
     "max_held_bytes",
     "max_snapshot_bytes",

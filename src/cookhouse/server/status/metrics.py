@@ -98,6 +98,12 @@ def _server(service: Service, live: Live) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "cookhouse_samples", "Sampling requests that wait or run.", value=len(service.sequencer.samples)
     )
+    broken = CounterMetricFamily(
+        "cookhouse_hosted_refusals", "Requests that the hosted service would refuse, or that were.", labels=["rule"]
+    )
+    for rule, number in service.rules.counts.items():
+        broken.add_metric([rule], number)
+    yield broken
     if service.leases is not None:
         name, what = "cookhouse_servers", "Servers that share the sessions, this one among them."
         yield GaugeMetricFamily(name, what, value=service.leases.num_living)

@@ -84,7 +84,7 @@ class ServerStatus:
         parts = same_version(await asking)
         live = figures.Live.of(service)
         tenants, everyone = figures.tenants(service, live, viewer, totals.value)
-        names = {} if listed.value is None else listed.value.session_names
+        stored = {} if listed.value is None else listed.value.sessions
         status = {
             "viewer": {"tenant": viewer.label(viewer.owner), "is_operator": viewer.is_operator},
             "server": machinery.server(service, viewer, machine.value),
@@ -94,7 +94,7 @@ class ServerStatus:
             "base_models": figures.base_models(service, live),
             "totals": everyone,
             "tenants": tenants,
-            "sessions": figures.sessions(live, viewer, names),
+            "sessions": figures.sessions(live, viewer, stored),
             "models": figures.models(live, viewer),
             "samples": figures.samples(service, viewer, seen),
             "requests": machinery.requests(times),

@@ -10,7 +10,7 @@ from cookhouse.engine.host_memory import available_bytes, resident_bytes
 from cookhouse.server.leases.members import Member
 from cookhouse.server.service import Service
 from cookhouse.server.status.viewer import Viewer
-from cookhouse.server.storage.store.rows import CheckpointRow
+from cookhouse.server.storage.store.rows import CheckpointRow, SessionRow
 
 MAX_ROWS = 200
 _MAX_FILES = 10_000
@@ -39,8 +39,8 @@ class Listed:
 
     checkpoints: Sequence[CheckpointRow]
     """The newest."""
-    session_names: Mapping[str, str | None]
-    """Of live sessions, by id."""
+    sessions: Mapping[str, SessionRow]
+    """The live ones, by id."""
 
 
 def read_machine(state_dir: Path) -> Machine:
@@ -67,7 +67,7 @@ def read_listed(service: Service, viewer: Viewer) -> Listed:
         checkpoints=service.storage.store.newest_checkpoints(
             None if viewer.is_operator else viewer.owner, limit=MAX_ROWS
         ),
-        session_names=service.storage.store.session_names(live[-MAX_ROWS:]),
+        sessions=service.storage.store.sessions_with_ids(live[-MAX_ROWS:]),
     )
 
 

@@ -11,6 +11,7 @@ from cookhouse.server.storage.checkpoints.copying import Copying
 from cookhouse.server.storage.checkpoints.external_weights import ExternalWeights
 from cookhouse.server.storage.checkpoints.readonly import ReadOnlyCheckpoints
 from cookhouse.server.storage.checkpoints.remote import RemoteCheckpoints
+from cookhouse.server.storage.checkpoints.uploads import Uploads
 from cookhouse.server.storage.journal import OFF, Journal
 from cookhouse.server.storage.store.identity import check_state_folder
 from cookhouse.server.storage.store.private import SALT_FILE, read_or_draw
@@ -68,6 +69,7 @@ class Storage:
             self.folder / "checkpoints", self.store, read_only, is_shared=shared is not None, remote=self._remote
         )
         self.external_weights = ExternalWeights(self.checkpoints, self.secret)
+        self.uploads = Uploads(self.checkpoints, self.store, state_dir / "uploads")
         self.copying = Copying(self.checkpoints, self.store, server_id=None if shared is None else shared.server_id)
         self.writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
         """Writes checkpoints in order."""

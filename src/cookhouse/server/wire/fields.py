@@ -15,8 +15,6 @@ _VARINT, _FIXED64, _BYTES, _GROUP, _END_OF_GROUP, _FIXED32 = range(6)
 _SIZES = {_FIXED64: 8, _GROUP: 0, _END_OF_GROUP: 0, _FIXED32: 4}
 _PACKED: dict[int, Any] = {}
 """In place of the fields of a message: numbers side by side."""
-_MAX_CONTAINERS = 2**16
-_MAX_VALUES = 2**20
 
 
 class FieldCounter:
@@ -169,6 +167,8 @@ def _malformed() -> InputError:
 class ValueCounter:
     """Counts lists and objects, and values by the commas between them, outside of texts."""
 
+    max_containers: int = 2**16
+    max_values: int = 2**20
     _num_containers: int = 0
     _num_values: int = 0
     _is_in_text: bool = False
@@ -196,8 +196,8 @@ class ValueCounter:
         self._num_containers += outside.count(b"[") + outside.count(b"{")
         self._num_values += outside.count(b",")
         for what, number, most in (
-            ("lists and objects", self._num_containers, _MAX_CONTAINERS),
-            ("values", self._num_values, _MAX_VALUES),
+            ("lists and objects", self._num_containers, self.max_containers),
+            ("values", self._num_values, self.max_values),
         ):
             if number > most:
                 raise TooLargeError(f"the request has more than {most} {what}; send less at a time")

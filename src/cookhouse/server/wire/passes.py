@@ -119,7 +119,8 @@ class TrainingHead:
     """A training request whose data is not decoded yet: what is needed to accept it."""
 
     model_id: str
-    seq_id: int
+    seq_id: int | None
+    """None: it has none, which JSON alone can say."""
     message: pb.ForwardBackwardRequest
     """Less its datums."""
     body: bytes | bytearray
@@ -182,6 +183,16 @@ def decode_pass(head: TrainingHead, *, max_bytes: int) -> ForwardBackward:
         loss_fn=message.loss_fn,
         loss_fn_config=loss_fn_config,
         forward_only=message.forward_only,
+    )
+
+
+def has_empty_chunk(head: TrainingHead) -> bool:
+    """True if a datum has a text chunk without tokens, of a request that has been decoded."""
+    data = (pb.Datum.FromString(bytes(head.body[one])) for one in head.data_D)
+    return any(
+        chunk.WhichOneof("chunk") == "encoded_text" and not chunk.encoded_text.tokens
+        for datum in data
+        for chunk in datum.model_input
     )
 
 
@@ -263,7 +274,7 @@ def decode_lora(config: types.LoraConfig | None, *, seed: int, max_rank: int) ->
     if config.seed is not None and not 0 <= config.seed < 2**63:
         raise InputError(f"seed {config.seed} cannot be used; allowed are 0 to 2**63 - 1")
     if not (config.train_attn or config.train_mlp or config.train_unembed):
-        raise InputError("nothing to train; set at least one of train_attn, train_mlp and train_unembed")
+        raise InputError("At least one of train_unembed, train_mlp, or train_attn must be True")
     return LoraSpec(
         rank=config.rank,
         seed=seed if config.seed is None else config.seed,

@@ -80,6 +80,8 @@ class CustomLoss:
     """
 
     function: LossFunction
+    """Takes the datums of a piece and their logprobs, a tensor of the targets' shape (T,) each, in nats; returns the
+    loss, a scalar, and metrics by name, which stand under `train/`."""
 
     def __post_init__(self) -> None:
         require_engine("a loss that is computed here", ["torch"])

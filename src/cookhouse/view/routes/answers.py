@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.pages import run_address
 from cookhouse.report import RecordedAnswer
 from cookhouse.report.item_changes import Change, ItemChanges, item_changes
 from cookhouse.report.record import Question
@@ -15,7 +16,7 @@ from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.reading.rollouts import rollouts_file
 from cookhouse.runs.samples import evaluated_steps, read_answers
 from cookhouse.telemetry import after_step
-from cookhouse.view.pages import ask_address, page_and_json, run_address
+from cookhouse.view.pages import ask_address, page_and_json
 from cookhouse.view.paging import Paging
 from cookhouse.view.tokens.query import one_of, whole, words
 

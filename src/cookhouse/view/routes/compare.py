@@ -10,18 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cookhouse.errors import InputError, printable
+from cookhouse.errors import InputError
+from cookhouse.pages import run_address
 from cookhouse.report import MetricColumns, RunRecord
-from cookhouse.report.charts import Chart
 from cookhouse.report.comparison import compare_columns, declared_by
-from cookhouse.report.comparison_charts import comparison_outline, overlaid_chart
+from cookhouse.report.comparison_charts import ComparedCharts
 from cookhouse.report.comparison_page import comparison_values
-from cookhouse.report.curves import MAX_POINTS
 from cookhouse.runs.record import read_record
-from cookhouse.telemetry import Metric, find_metric
-from cookhouse.view.pages import json_answer, page, run_address
+from cookhouse.telemetry import Metric
+from cookhouse.view.pages import json_answer, page
 from cookhouse.view.place import Place
-from cookhouse.view.run_charts import MAX_CHARTS, chart_json, group_keys, outline_names, painted, points_address
+from cookhouse.view.run_charts import charts_json, groups_json, points_address
 
 MAX_RUNS: Final = 8
 """Compared at once: as many as there are colors."""
@@ -31,24 +30,14 @@ def _show(request: Request) -> Response:
     names = _names(request)
     if len(names) < 2:
         place: Place = request.app.state.place
-        return page("compare.html", names=names, every=[run.name for run in place.runs()], max_runs=MAX_RUNS, query="")
+        return page("compare.html", names=names, every=[run.name for run in place.runs()], max_runs=MAX_RUNS)
     with _columns(request, names) as columns:
         records = _records(request, names)
-        own = declared_by(list(records.values()))
-        groups, num_empty = painted(
-            comparison_outline(list(columns.values()), own),
-            lambda metric: sum(each.num_values(metric) for each in columns.values()),
-            lambda metric, max_points: _chart(metric, columns, own, max_points),
-            every=request.query_params.get("charts") == "all",
-        )
+        groups = _compared(columns, declared_by(list(records.values()))).groups(whole=False)
         values = comparison_values(compare_columns(records, columns), [run_address(name) for name in names])
+    query = urlencode([("run", name) for name in names])
     return page(
-        "compare.html",
-        names=names,
-        query=urlencode([("run", name) for name in names]),
-        num_empty=num_empty,
-        chart_groups=list(zip(group_keys(groups), groups, strict=True)),
-        **values,
+        "comparison.html", title=f"{len(names)} runs compared", query=query, groups=groups, sweep=None, **values
     )
 
 
@@ -65,33 +54,18 @@ def _charts(request: Request) -> Response:
     place: Place = request.app.state.place
     own = {name: metric for run in names for name, metric in place.run(run).history.declared.items()}
     with _columns(request, names) as columns:
-        several = list(columns.values())
-        known = {printable(name): name for each in several for name in each.names}
-        wanted = [name for name in dict.fromkeys(request.query_params.getlist("name")) if name in known][:MAX_CHARTS]
-        charts = {
-            name: {
-                **chart_json(_chart(known[name], columns, own)),
-                "addresses": {printable(run): points_address(run, known[name]) for run in names},
+        charts = _compared(columns, own)
+        known = {name for each in columns.values() for name in each.names}
+        return json_answer(
+            {
+                "groups": groups_json(charts.groups(whole=False)),
+                "charts": charts_json(known, request.query_params.getlist("name"), charts.chart),
             }
-            for name in wanted
-        }
-        return json_answer({"groups": outline_names(comparison_outline(several, own)), "charts": charts})
+        )
 
 
-def _chart(
-    metric: str, columns: Mapping[str, MetricColumns], own: Mapping[str, Metric], max_points: int = MAX_POINTS
-) -> Chart:
-    curves = [each.curve(metric, own) if each.num_values(metric) else None for each in columns.values()]
-    ends = [each.step_range() for each in columns.values()]
-    steps = min(first for first, _ in ends), max(last for _, last in ends)
-    return overlaid_chart(
-        find_metric(metric, own),
-        list(columns),
-        curves,
-        steps,
-        max_points=max_points,
-        address=lambda run, step: f"{points_address(run, metric)}{step}",
-    )
+def _compared(columns: Mapping[str, MetricColumns], own: Mapping[str, Metric]) -> ComparedCharts:
+    return ComparedCharts(columns, own, points_address)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.pages import run_address
 from cookhouse.report import ABSENT, SweepRow, SweepTable, setting_charts, setting_text
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.find import FoundRun
@@ -23,7 +24,7 @@ from cookhouse.sweeps.reading import SweepReader, stamp_of, sweep_counts
 from cookhouse.sweeps.record import SweepRecord, best_text, rung_states
 from cookhouse.telemetry import strict_json
 from cookhouse.view.changes import change_stream, position_of
-from cookhouse.view.pages import page, page_and_json, run_address
+from cookhouse.view.pages import page, page_and_json
 from cookhouse.view.paging import Paging
 from cookhouse.view.place import Place
 

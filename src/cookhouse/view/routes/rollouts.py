@@ -9,12 +9,13 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.pages import run_address
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.reading.rollout_filter import FoundRollout, RolloutFilter, find_rollouts
 from cookhouse.runs.reading.rollout_texts import END_TOKENS
 from cookhouse.runs.reading.rollouts import Rollout, RolloutIndex, rollout_steps
 from cookhouse.runs.reading.skeleton import read_text
-from cookhouse.view.pages import ask_address, page_and_json, run_address
+from cookhouse.view.pages import ask_address, page_and_json
 from cookhouse.view.paging import Paging
 from cookhouse.view.tokens.group import TOKENS_OF_ONE, GroupView, group_values
 from cookhouse.view.tokens.query import one_of, real, whole, words

@@ -1,6 +1,7 @@
 """The page of a run: what it is, its curves while they grow, what it saved, its settings and its log."""
 
 import math
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -8,19 +9,21 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from cookhouse.errors import InputError
+from cookhouse.pages import run_address
 from cookhouse.report import MetricColumns
-from cookhouse.report.run_charts import chart_outline
+from cookhouse.report.charts import ChartGroup
+from cookhouse.report.run_charts import RunCharts
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import LOG_FILE, METRICS_FILE
 from cookhouse.runs.reading.log import LogPart, log_before, log_from
 from cookhouse.runs.reading.metrics import read_rows
 from cookhouse.runs.reading.step_rows import has_step
-from cookhouse.view.pages import json_answer, page, page_and_json, run_address
+from cookhouse.view.pages import json_answer, page, page_and_json
 from cookhouse.view.place import Place
 from cookhouse.view.position import Position
-from cookhouse.view.run_charts import charts_json, group_keys, outline_names, painted_run
+from cookhouse.view.run_charts import charts_json, groups_json, points_address
 from cookhouse.view.run_links import held_out_address, links_of
-from cookhouse.view.run_summary import checkpoints_of, settings_of, summary_of
+from cookhouse.view.run_summary import checkpoints_of, examples_of, settings_of, summary_of
 
 _MAX_CHARACTERS: Final = 1000
 _RUN: Final = "/runs/{name:path}/-/"
@@ -30,21 +33,22 @@ def _show(request: Request) -> Response:
     place, run = _asked(request)
     with place.metrics.of(run.path) as growing:
         columns = growing.look()
-        summary = _summary(place, run, columns)
-        every = request.query_params.get("charts") == "all"
-        groups, num_empty = painted_run(run.name, columns, run.history.declared, every=every)
-        read: dict[str, Any] = {
+        charts = _run_charts(run, columns)
+        values: dict[str, Any] = {
+            **_summary(place, run, columns),
+            "deciding": charts.deciding(whole=True),
+            "groups": charts.others(whole=False),
             "position": str(Position.of(run.path, growing.end)),
             "num_broken_rows": growing.num_broken,
         }
     return page(
         "run.html",
-        **summary,
-        **read,
+        **values,
+        **examples_of(run),
         **checkpoints_of(run, place.runs()),
         **settings_of(run),
-        num_empty=num_empty,
-        chart_groups=list(zip(group_keys(groups), groups, strict=True)),
+        title=run.name,
+        overoptimization=None,
         log=_log_json(log_before(run.path / LOG_FILE)),
     )
 
@@ -54,7 +58,7 @@ def _now(request: Request) -> Response:
     place, run = _asked(request)
     with place.metrics.of(run.path) as growing:
         summary = _summary(place, run, growing.look())
-    return page("run_now.html", **summary, **checkpoints_of(run, place.runs()))
+    return page("run_now.html", **summary, **examples_of(run), **checkpoints_of(run, place.runs()))
 
 
 def _answer(request: Request) -> Response:
@@ -73,11 +77,13 @@ def _answer(request: Request) -> Response:
 def _charts(request: Request) -> Response:
     place, run = _asked(request)
     with place.metrics.of(run.path) as growing:
-        columns, own = growing.look(), run.history.declared
+        columns = growing.look()
+        charts = _run_charts(run, columns)
+        deciding = ChartGroup(key="deciding", charts=charts.deciding(whole=False))
         return json_answer(
             {
-                "groups": outline_names(chart_outline(columns, own)),
-                "charts": charts_json(run.name, columns, own, request.query_params.getlist("name")),
+                "groups": groups_json([deciding, *charts.others(whole=False)]),
+                "charts": charts_json(columns.names, request.query_params.getlist("name"), charts.chart),
                 "end": growing.end,
             }
         )
@@ -126,6 +132,10 @@ def _after(request: Request) -> Response:
 
 def _summary(place: Place, run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
     return {**summary_of(run, columns), "links": links_of(run, place)}
+
+
+def _run_charts(run: FoundRun, columns: MetricColumns) -> RunCharts:
+    return RunCharts(columns, run.history.declared, partial(points_address, run.name))
 
 
 def _asked(request: Request) -> tuple[Place, FoundRun]:

@@ -6,6 +6,7 @@ from typing import Any
 from starlette.requests import Request
 
 from cookhouse.errors import InputError, UnknownNameError
+from cookhouse.pages import run_address
 from cookhouse.report.step_changes import step_changes
 from cookhouse.runs.listing.find import FoundRun
 from cookhouse.runs.names import METRICS_FILE
@@ -15,7 +16,7 @@ from cookhouse.runs.reading.rollouts import RolloutIndex, rollouts_file
 from cookhouse.runs.reading.step_rows import StepRows, has_step, read_step_rows
 from cookhouse.runs.reading.used_groups import used_groups
 from cookhouse.telemetry import Metric, find_metric, is_held_out, step_number
-from cookhouse.view.pages import page_and_json, run_address
+from cookhouse.view.pages import page_and_json
 from cookhouse.view.tokens.examples import examples_values
 from cookhouse.view.tokens.query import one_of
 from cookhouse.view.tokens.shown import quantity_names

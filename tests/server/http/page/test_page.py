@@ -120,7 +120,7 @@ def test_what_comes_late_for_a_key_that_was_forgotten_is_not_shown(
         page.keyboard.press("Enter")
         with page.expect_response(late):
             held[0].continue_()
-        page.evaluate("fetch('page.css').then((answer) => answer.text())")  # by then the page has read it
+        page.evaluate("fetch('style.css').then((answer) => answer.text())")  # by then the page has read it
         assert page.locator(left).count() == 0
 
 
@@ -131,7 +131,7 @@ def test_texts_of_others_are_text(started: Browser, host: Host) -> None:
         rows = page.locator("#session-rows tbody tr")
         expect(rows).to_have_count(2)
         for text in rows.locator("td:nth-child(2)").all_inner_texts():
-            assert text.startswith(r"<script>alert(1)</script>\x1b]0;owned\x07\u{202e}</td> of ")
+            assert text.startswith(r"<script>alert(1)</script>\x1b]0;owned\x07\u202e</td> of ")
         assert page.locator("script").count() == 1
 
 
@@ -154,9 +154,9 @@ def test_an_answer_is_text_and_comes_as_it_is_sampled(started: Browser, host: Ho
         page.locator(f"input[value={mode}]").check()
         page.locator("#prompt").fill("Say something <b>bad</b>.")
         page.locator("#prompt").press("Control+Enter")
-        expect(page.locator("#answer")).to_have_text(ANSWER)
-        expect(page.locator("#answer-state")).to_contain_text("tokens")
-        assert page.locator("#answer *").count() == 0
+        expect(page.locator("#left .said")).to_have_text(ANSWER)
+        expect(page.locator("#left .ended")).to_contain_text("tokens")
+        assert page.locator("#left .said *").count() == 0
         assert page.title() == "cookhouse server"
         assert page.locator("#send").is_enabled()
 
@@ -168,7 +168,7 @@ def test_what_is_refused_is_said(started: Browser, host: Host) -> None:
         expect(page.locator("#weights option")).to_have_count(1)
         page.locator("#prompt").fill("x " * 8000)
         page.locator("#send").click()
-        expect(page.locator("#answer-state.bad")).to_contain_text("maximum context length")
+        expect(page.locator("#left.failed .ended")).to_contain_text("maximum context length")
         assert page.locator("#send").is_enabled()
 
 
@@ -252,5 +252,5 @@ def test_it_fits_into_the_window(started: Browser, host: Host, width: int, schem
         shown(page)
         expect(page.locator("#routes tbody tr").first).to_be_visible()
         assert wider_than_window(page) == 0
-        light = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        light = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(250, 248, 245)"
         assert light == (scheme == "light")

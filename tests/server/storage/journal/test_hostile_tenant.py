@@ -26,11 +26,21 @@ from cookhouse.server.storage.store.store import Store
 SETTINGS = Settings(long_poll_seconds=0.1, gap_seconds=0.05, state_seconds=0.0)
 SECRET = "the-victims-own-words"
 TOGETHER = 16
+_PROTOBUF = "application/x-protobuf"
 _STRANGE: list[Any] = [
     None, True, -1, 0, 1, 7, 1.5, 2**31, 2**63, 2**64, -(2**63), 10**30, "", "a", "\x00", "é🙂", "../../etc/passwd",
     "%00", "x" * 5000, [], {}, [[]], {"a": {"b": [1]}}, [None], "tinker://a:train:0/weights/b", "'; drop table entries",
 ]  # fmt: skip
 
+_INPUT = {
+    "data": [
+        {
+            "model_input": {"chunks": [{"tokens": [1, 2]}]},
+            "loss_fn_inputs": {"target_tokens": {"data": [2, 3], "dtype": "int64"}},
+        }
+    ],
+    "loss_fn": "cross_entropy",
+}
 Ids = Mapping[str, Any]
 """What a tenant has, by what the fields and parts of paths call it."""
 
@@ -46,6 +56,7 @@ def _posts(ids: Ids) -> dict[str, dict[str, Any]]:
         "/session_heartbeat": session,
         "/create_model": {**session, "model_seq_id": 3, "base_model": "cookhouse/tiny", "user_metadata": {"a": "b"}},
         "/load_weights": {**session, "model_seq_id": 4, "path": ids["path"], "optimizer": True},
+        "/forward": {**model, "seq_id": 8, "forward_input": _INPUT},
         "/optim_step": {**model, "seq_id": 9, "adam_params": {"learning_rate": 1.0}},
         "/save_weights": {**model, "seq_id": 9, "path": "first", "overwrite": True, "ttl_seconds": 3600},
         "/save_weights_for_sampler": {**model, "seq_id": 9, "sampling_session_seq_id": 5, "kind": "snapshot"},
@@ -130,13 +141,14 @@ async def _send(host: Host, requests: Sequence[tuple[str, str, bytes]], owned: S
 
     async def send_some(http: httpx.AsyncClient) -> None:
         for method, route, content in waiting:
-            answer = await http.request(method, f"/api/v1{route}", content=content)
+            headers = {"Content-Type": _PROTOBUF if route == "/forward_backward" else "application/json"}
+            answer = await http.request(method, f"/api/v1{route}", content=content, headers=headers)
             statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
             assert answer.status_code < 500, (method, route, content, answer.text)
             told = [name for name in owned if name in answer.text and name not in route + content.decode("latin-1")]
             assert not told, (method, route, content, answer.text)
 
-    headers = {"X-API-Key": OTHER_KEY, "Content-Type": "application/json"}
+    headers = {"X-API-Key": OTHER_KEY}
     async with httpx.AsyncClient(base_url=host.url, headers=headers, timeout=60, trust_env=False) as http:
         await asyncio.gather(*(send_some(http) for _ in range(TOGETHER)))
     return statuses

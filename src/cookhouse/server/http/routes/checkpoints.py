@@ -1,6 +1,7 @@
 """Training runs and checkpoints: listed, deleted, shared, copied, and downloaded. What blocks runs in threads."""
 
 import asyncio
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,17 +10,21 @@ from pydantic import BaseModel
 from starlette.responses import FileResponse, JSONResponse
 from tinker.types.copy_weights_request import CopyWeightsRequest
 
+from cookhouse.errors import InputError
+from cookhouse.naming import listed
 from cookhouse.registry import sha256_of_digests
+from cookhouse.server.access.hosted_rules import BARE_CHECKPOINT_ID
 from cookhouse.server.http.routes.exchange import Limit, Offset, Owner, ServiceOf, iso, read_content, texts
-from cookhouse.server.refusals import NotFoundError
+from cookhouse.server.refusals import ForeignError, NotFoundError
 from cookhouse.server.service import Service
+from cookhouse.server.sessions.checkpoint_search import TYPES, CheckpointSearchRequest, search_checkpoints
+from cookhouse.server.sessions.sdk_versions import knows_external_weights
 from cookhouse.server.sessions.search import OWNER
 from cookhouse.server.storage.checkpoints.checkpoint import check_ttl
-from cookhouse.server.storage.store.rows import CheckpointRow, RunRow
+from cookhouse.server.storage.store.rows import CheckpointKind, CheckpointRow, RunRow
 
 router = APIRouter()
 
-_TYPES = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 _PUBLISH = "/training_runs/{model_id}/checkpoints/{kind}/{name}/publish"
 
 
@@ -45,9 +50,9 @@ def get_training_run(model_id: str, service: ServiceOf, owner: Owner) -> JSONRes
 
 
 @router.get("/training_runs/{model_id}/checkpoints")
-def list_run_checkpoints(model_id: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+def list_run_checkpoints(model_id: str, request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     _known_run(service, model_id, owner)
-    rows, _ = service.storage.store.checkpoints(owner, model_id=model_id)
+    rows, _ = service.storage.store.checkpoints(owner, model_id=model_id, kinds=_readable(request))
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows]})
 
 
@@ -56,6 +61,14 @@ def delete_checkpoint(model_id: str, kind: str, name: str, service: ServiceOf, o
     service.storage.checkpoints.delete(
         service.storage.checkpoints.resolve_own(f"tinker://{model_id}/{kind}/{name}", owner)
     )
+    return JSONResponse({})
+
+
+@router.delete("/training_runs/{model_id}/checkpoints/{name}")
+async def delete_named_checkpoint(model_id: str, name: str, service: ServiceOf, owner: Owner) -> JSONResponse:
+    """By a name alone, where that is the name of one."""
+    service.rules.enforce(model_id.partition(":")[0], [BARE_CHECKPOINT_ID.broken(name=name)])
+    await asyncio.to_thread(_delete_named, service, model_id, name, owner)
     return JSONResponse({})
 
 
@@ -72,9 +85,17 @@ async def set_checkpoint_ttl(
 
 
 @router.get("/checkpoints")
-def list_checkpoints(service: ServiceOf, owner: Owner, limit: Limit = 100, offset: Offset = 0) -> JSONResponse:
-    rows, total = service.storage.store.checkpoints(owner, limit=limit, offset=offset)
+def list_checkpoints(
+    request: Request, service: ServiceOf, owner: Owner, limit: Limit = 100, offset: Offset = 0
+) -> JSONResponse:
+    rows, total = service.storage.store.checkpoints(owner, kinds=_readable(request), limit=limit, offset=offset)
     return JSONResponse({"checkpoints": [_checkpoint(row) for row in rows], "cursor": _cursor(limit, offset, total)})
+
+
+@router.post("/checkpoints/search")
+async def search(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
+    content, _ = await read_content(request, service, owner, CheckpointSearchRequest)
+    return JSONResponse(await asyncio.to_thread(_search, service, owner, content))
 
 
 @router.post("/weights_info")
@@ -130,16 +151,43 @@ def download(checkpoint_id: str, expires_at: int, signature: str, name: str, ser
     return FileResponse(file, media_type="application/octet-stream", filename=name)
 
 
+def _search(service: Service, owner: str, request: CheckpointSearchRequest) -> dict[str, Any]:
+    sessions = () if request.project_ids is None else service.storage.store.sessions(owner, limit=None, offset=0)
+    projects = {row.session_id: row.project_id for row in sessions if row.project_id is not None}
+    rows, cursor = search_checkpoints(service.storage.store.checkpoints(owner)[0], projects, request)
+    return {
+        "checkpoints": [_checkpoint(row) for row in rows],
+        "next_cursor": None if cursor is None else cursor.model_dump(mode="json"),
+    }
+
+
+def _readable(request: Request) -> Collection[CheckpointKind] | None:
+    """Kinds of checkpoints that the client's SDK can read in a list; None: all."""
+    is_new = knows_external_weights(request.headers.get("x-stainless-package-version", ""))
+    return None if is_new else ("weights", "sampler_weights")
+
+
 def _known_run(service: Service, model_id: str, owner: str) -> RunRow:
     row = service.storage.store.run(model_id, owner)
     if row is None:
-        raise NotFoundError(f"unknown training run {model_id!r}; list yours with RestClient.list_training_runs()")
+        kind = ForeignError if service.storage.store.has_run(model_id) else NotFoundError
+        raise kind(f"unknown training run {model_id!r}; list yours with RestClient.list_training_runs()")
     return row
+
+
+def _delete_named(service: Service, model_id: str, name: str, owner: str) -> None:
+    _known_run(service, model_id, owner)
+    rows = [row for row in service.storage.store.checkpoints(owner, model_id=model_id)[0] if row.name == name]
+    if not rows:
+        raise NotFoundError(f"no checkpoint {name!r} in {model_id}; list what there is")
+    if len(rows) > 1:
+        raise InputError(f"{listed([row.path for row in rows])} have this name; give weights/{name} or another of them")
+    service.storage.checkpoints.delete(rows[0])
 
 
 def _run(service: Service, row: RunRow) -> dict[str, Any]:
     checkpoints, _ = service.storage.store.checkpoints(row.owner, model_id=row.model_id)
-    newest = {kind: next((one for one in checkpoints if one.kind == kind), None) for kind in _TYPES}
+    newest = {kind: next((one for one in checkpoints if one.kind == kind), None) for kind in TYPES}
     weights, sampler_weights = newest["weights"], newest["sampler_weights"]
     return {
         "training_run_id": row.model_id,
@@ -158,9 +206,10 @@ def _run(service: Service, row: RunRow) -> dict[str, Any]:
 def _checkpoint(row: CheckpointRow) -> dict[str, Any]:
     return {
         "checkpoint_id": f"{row.kind}/{row.name}",
-        "checkpoint_type": _TYPES[row.kind],
+        "checkpoint_type": TYPES[row.kind],
         "time": iso(row.created_at),
         "tinker_path": row.path,
+        "base_model": row.base_model,
         "size_bytes": row.size_bytes,
         "public": row.is_public,
         "user_metadata": texts(row.user_metadata),

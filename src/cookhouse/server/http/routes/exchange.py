@@ -19,7 +19,14 @@ from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.refusals import ForbiddenError
 from cookhouse.server.sequencer.draining import changes_state
 from cookhouse.server.service import Service
-from cookhouse.server.wire import ValueCounter, begun_training, training_counter
+from cookhouse.server.wire import (
+    JsonTraining,
+    ValueCounter,
+    begun_training,
+    json_counter,
+    read_json_training,
+    training_counter,
+)
 
 _INLINE_BYTES = 16 * 2**10
 _BEGINNING_BYTES = 1024
@@ -82,6 +89,29 @@ async def training_body(
             yield body.data, body
         else:
             yield await read_in_turn(service, owner, body, lambda: body.read(counter)), body
+
+
+@asynccontextmanager
+async def json_training_body(
+    request: Request, service: Service, owner: str, *, forward_only: bool
+) -> AsyncIterator[tuple[JsonTraining, Body]]:
+    """The body of a training request in JSON, read, and as it came; as of `training_body`.
+
+    Raises:
+        InputError, pydantic.ValidationError: as `read_json_training`.
+    """
+    most = service.settings
+    with service.sequencer.held.lease(owner) as lease:
+        with service.sessions.receiving(lease):
+            body = await read_body(
+                request, lease, max_bytes=most.max_body_bytes, max_decoded_bytes=most.max_decoded_bytes
+            )
+
+        def read() -> JsonTraining:
+            count = json_counter(most.max_decoded_bytes).feed
+            return read_json_training(body.read(count), forward_only=forward_only)
+
+        yield await read_in_turn(service, owner, body, read), body
 
 
 Answer = Callable[[Request, Service, str], Awaitable[Response]]

@@ -18,6 +18,7 @@ _NOT_OFFERED = {
     "/auth/token": ("tokens in place of keys", "send the key in X-API-Key"),
     "/auth/apikey/me": ("a login", "set TINKER_API_KEY to the key that it was started with or that it printed"),
     "/create_custom_loss": ("losses traced on the client", "pass forward_backward_custom a plain function"),
+    "/unload_model": ("unloading of one model", "close its ServiceClient, which frees what its session has"),
     "/join_sampling_session": ("ids for clones of samplers", "the SDK draws one by itself"),
 }
 

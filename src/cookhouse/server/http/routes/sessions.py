@@ -14,6 +14,7 @@ from tinker.types.session_search_request import SessionSearchRequest
 
 from cookhouse.engine.contract import PAIR_LOSSES
 from cookhouse.errors import InputError
+from cookhouse.server.access.hosted_rules import sdk_breaches
 from cookhouse.server.http.routes.exchange import (
     HotRoutes,
     Limit,
@@ -28,6 +29,7 @@ from cookhouse.server.http.routes.exchange import (
 )
 from cookhouse.server.refusals import NotFoundError
 from cookhouse.server.service import Service
+from cookhouse.server.sessions.sdk_versions import check_version
 from cookhouse.server.sessions.search import OWNER, search, status_type
 from cookhouse.server.storage.store.rows import SessionRow
 from cookhouse.server.storage.store.usage import Usage
@@ -36,6 +38,7 @@ router = APIRouter()
 hot = HotRoutes()
 
 _MAX_DETAIL_CHARACTERS = 2000
+_MAX_VERSION_CHARACTERS = 100
 
 
 class FinishReason(BaseModel):
@@ -64,6 +67,10 @@ async def client_config(request: Request, service: ServiceOf, _owner: Owner) -> 
         {
             "fwdbwd_max_chunk_len": settings.fwdbwd_max_chunk_len,
             "fwdbwd_max_chunk_bytes_count": settings.fwdbwd_max_chunk_bytes,
+            # Read by 0.19 to 0.36 alone, which then do as later ones: protobuf, and one request to start from weights.
+            "proto_write_fwdbwd": True,
+            "fwd_via_fwdbwd": True,
+            "create_model_via_load_weights": True,
             "proto_compress_fwdbwd": settings.compress_remote_bodies and not _is_loopback(request),
             "sample_use_retrieve_futures": settings.use_retrieve_futures,
         },
@@ -87,6 +94,7 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
             "sampleable": True,
         }
         for name in service.requests.base_models.names
+        if not (service.rules.is_strict and service.requests.base_models.breaches(name))
     ]
     # What the SDK does not know of it leaves out: a client that asks for it knows what to do with it.
     return JSONResponse(
@@ -103,13 +111,20 @@ async def capabilities(service: ServiceOf, _owner: Owner) -> JSONResponse:
 @router.post("/create_session")
 async def create_session(request: Request, service: ServiceOf, owner: Owner) -> JSONResponse:
     content, _ = await read_content(request, service, owner, types.CreateSessionRequest)
+    check_version(content.sdk_version)
+    breaches = sdk_breaches(content.sdk_version)
+    for breach in breaches:
+        service.rules.refuse(breach)
     session = await service.lifecycle.begin(
         owner,
         idempotency_key=request.headers.get("x-idempotency-key"),
         display_name=content.display_name,
         user_metadata=content.user_metadata,
         project_id=content.project_id,
+        sdk_version=content.sdk_version[:_MAX_VERSION_CHARACTERS],
     )
+    for breach in breaches:
+        service.rules.note(session.session_id, breach)
     return JSONResponse({"type": "create_session", "session_id": session.session_id})
 
 

@@ -21,7 +21,14 @@ from cookhouse.engine.contract import DamagedError
 from cookhouse.engine.files.checksums import checksums, verify
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.files import sync
-from cookhouse.server.refusals import DiskError, LeaseLostError, NotFoundError, StorageBusyError, StorageError
+from cookhouse.server.refusals import (
+    DiskError,
+    ForeignError,
+    LeaseLostError,
+    NotFoundError,
+    StorageBusyError,
+    StorageError,
+)
 from cookhouse.server.storage.checkpoints.blob_files import id_in
 from cookhouse.server.storage.checkpoints.checkpoint import (
     NewCheckpoint,
@@ -145,12 +152,13 @@ class Checkpoints:
             NotFoundError: there is none, it has expired, or it belongs to another tenant, who has not published it.
         """
         parts = path.removeprefix("tinker://").split("/")
-        row = None
+        row = foreign = None
         if path.startswith("tinker://") and len(parts) == 3:
             model_id, kind, name = parts
             row = self._store.checkpoint(model_id, kind, name, owner)
+            foreign = row or self._store.checkpoint_named(model_id, kind, name)
         if row is None:
-            raise NotFoundError(
+            raise (NotFoundError if foreign is None else ForeignError)(
                 f"no checkpoint at {path!r}; list what there is with RestClient.list_user_checkpoints()"
             )
         return row
@@ -163,7 +171,7 @@ class Checkpoints:
         """
         row = self.resolve(path, owner)
         if row.owner != owner:
-            raise NotFoundError(f"{path} belongs to somebody else, who has published it; copy it to have your own")
+            raise ForeignError(f"{path} belongs to somebody else, who has published it; copy it to have your own")
         return row
 
     def find(self, path: str, owner: str) -> StoredCheckpoint:

@@ -28,6 +28,8 @@ class SessionRow:
     """What its client calls the request that began it."""
     server_id: str | None = None
     """Who holds it, where several servers share the database."""
+    sdk_version: str | None = None
+    """As its client gives it; None for one begun before it was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

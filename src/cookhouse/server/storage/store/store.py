@@ -18,7 +18,14 @@ from cookhouse.errors import InputError
 from cookhouse.server.storage.store.clock import Clock, SharedTime
 from cookhouse.server.storage.store.database import Database
 from cookhouse.server.storage.store.row_sums import add_new, check_row
-from cookhouse.server.storage.store.rows import CheckpointRow, RecordingRow, RunRow, SamplerRow, SessionRow
+from cookhouse.server.storage.store.rows import (
+    CheckpointKind,
+    CheckpointRow,
+    RecordingRow,
+    RunRow,
+    SamplerRow,
+    SessionRow,
+)
 from cookhouse.server.storage.store.tables import (
     CheckpointRecord,
     RecordingRecord,
@@ -119,12 +126,10 @@ class Store:
         query = rows_of(SessionRow).where(SessionRecord.session_id == session_id, SessionRecord.owner == owner)
         return self._first(SessionRow, query)
 
-    def session_names(self, session_ids: Sequence[str]) -> Mapping[str, str | None]:
-        """Names that clients gave these sessions, of whichever tenant."""
-        query = sa.select(SessionRecord.session_id, SessionRecord.display_name)
-        with self.database.reading() as session:
-            rows = session.execute(query.where(SessionRecord.session_id.in_(session_ids)))
-            return {row.session_id: row.display_name for row in rows}
+    def sessions_with_ids(self, session_ids: Sequence[str]) -> Mapping[str, SessionRow]:
+        """These sessions, of whichever tenant, by id."""
+        query = rows_of(SessionRow).where(SessionRecord.session_id.in_(session_ids))
+        return {row.session_id: row for row in self._select(SessionRow, query)}
 
     def add_run(self, row: RunRow) -> None:
         self._record(row)
@@ -146,6 +151,10 @@ class Store:
 
     def run(self, model_id: str, owner: str) -> RunRow | None:
         return self._first(RunRow, rows_of(RunRow).where(RunRecord.model_id == model_id, RunRecord.owner == owner))
+
+    def has_run(self, model_id: str) -> bool:
+        """True if there is one, whosever it is."""
+        return self._first(RunRow, rows_of(RunRow).where(RunRecord.model_id == model_id)) is not None
 
     def session_runs(self, session_id: str, owner: str) -> Sequence[RunRow]:
         query = rows_of(RunRow).where(RunRecord.session_id == session_id, RunRecord.owner == owner)
@@ -279,10 +288,18 @@ class Store:
         return None if checkpoint_id in self._deleted else self._first(CheckpointRow, query)
 
     def checkpoints(
-        self, owner: str, *, model_id: str | None = None, limit: int | None = None, offset: int = 0
+        self,
+        owner: str,
+        *,
+        model_id: str | None = None,
+        kinds: Collection[CheckpointKind] | None = None,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> tuple[Sequence[CheckpointRow], int]:
-        """One page of a tenant's checkpoints, newest first, and how many there are in all."""
+        """One page of a tenant's checkpoints, newest first, and how many there are in all. `kinds` None: of any."""
         wanted = (CheckpointRecord.owner == owner) & self._is_kept()
+        if kinds is not None:
+            wanted &= CheckpointRecord.kind.in_(kinds)
         if model_id is not None:
             wanted &= CheckpointRecord.model_id == model_id
         query = rows_of(CheckpointRow).where(wanted).order_by(CheckpointRecord.created_at.desc())

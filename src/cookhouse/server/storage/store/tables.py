@@ -41,6 +41,7 @@ class SessionRecord(SummedColumns, Base):
     finish_detail: Mapped[str | None]
     idempotency_key: Mapped[str | None]
     server_id: Mapped[str | None] = mapped_column(index=True)
+    sdk_version: Mapped[str | None]
 
 
 class RunRecord(SummedColumns, Base):
