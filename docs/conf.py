@@ -43,6 +43,14 @@ html_show_sphinx = False
 html_show_copyright = False
 
 
+def _keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Napoleon takes what stands before a colon in an attribute's first line for its type."""
+    del app, name, obj, options
+    if what in ("attribute", "data", "property"):
+        lines.insert(0, "")
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", _keep_colons, priority=400)
     app.connect("source-read", reference.fill_in)
     app.connect("build-finished", llms.write)

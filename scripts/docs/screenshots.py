@@ -21,7 +21,7 @@ WINDOWS: list[tuple[int, Literal["light", "dark"]]] = [(420, "light"), (420, "da
 HEIGHT = 900
 HEIGHT_WIDTH = 1280
 """At which the height of a page is told."""
-QUIET_MS = 400
+QUIET_MS = 1200
 """After the last request of a page, which live ones never end."""
 
 
@@ -98,7 +98,7 @@ def seen_whole(page: Page) -> int:
     height = int(page.evaluate("document.documentElement.scrollHeight"))
     for top in range(0, min(height, 20_000), HEIGHT):
         page.evaluate(f"scrollTo(0, {top})")
-        page.wait_for_timeout(100)
+        page.wait_for_timeout(150)
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(QUIET_MS)
     return int(page.evaluate("document.documentElement.scrollHeight"))

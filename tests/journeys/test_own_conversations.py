@@ -119,15 +119,16 @@ def read_the_report(journey: Journey, subtests: pytest.Subtests) -> None:
         report = journey.folder / "runs" / "prices" / "report.html"
         with opened(report) as page:
             assert page.get_by_role("heading", name="Curves").is_visible()
-            assert page.locator("figure svg").count() >= 4
+            assert page.locator("figure[data-metric]").count() >= 4
             assert page.locator(".answer", has_text="expected").count() == 7, "one of the eight has no answer"
-            settings = page.locator("summary", has_text="settings")
+            settings = page.locator("#settings > summary")
             settings.focus()
             page.keyboard.press("Enter")
             assert page.get_by_role("cell", name="dataset_path", exact=True).is_visible()
         with opened(report, width=420) as page:
             assert wider_than_window(page) == 0
-            place = page.locator(".checkpoints td:last-child").last.bounding_box()
+            page.locator("#checkpoints > summary").click()
+            place = page.locator(".saved td:last-child").last.bounding_box()
             assert place is not None
             assert place["x"] + place["width"] <= 420, "one sees the paths by scrolling the table alone"
 
@@ -162,7 +163,7 @@ def compare(journey: Journey, subtests: pytest.Subtests) -> None:
     with subtests.test("the comparison in a browser"):
         for width in (1000, 420):
             with opened(journey.folder / "runs" / "compare-prices-slower.html", width) as page:
-                assert page.locator("figure svg").count() >= 4
+                assert page.locator("figure[data-metric]").count() >= 4
                 assert wider_than_window(page) == 0
 
 

@@ -201,8 +201,8 @@ def test_the_page_has_each_curve_over_the_others_with_a_legend() -> None:
     assert [len(line["points"]) for line in loss["lines"]] == [3, 9]
     assert (loss["first"], loss["last"]) == (0, 9), "each run has a scale of its own"
     assert [line["style"] for line in by_name["test/nll"]["lines"]] == ["series-0"]
-    assert page.values("class").count("keys legend") == 1
-    assert page.values("class").count("swatch series-1") == 4
+    assert page.values("class").count("keys legend sheet") == 1
+    assert page.values("class").count("swatch series-1") == 5
     assert "★" in page.text
 
 

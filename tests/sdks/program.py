@@ -4,8 +4,11 @@ It runs under any SDK from 0.16 on, and imports nothing of ours. Calls that came
 where the SDK lacks them.
 """
 
+import io
 import json
 import sys
+import tarfile
+import urllib.request
 from typing import Any
 
 import tinker
@@ -165,6 +168,9 @@ def of_later(rest: Any, trainer: Any) -> dict[str, Any]:
     if hasattr(trainer, "save_weights_external"):
         path = trainer.save_weights_external("files").result().path
         found["files"] = sorted(rest.get_external_weights_urls(path).result().urls)
+    if hasattr(rest, "get_checkpoint_archive_url_from_tinker_path"):
+        path = trainer.save_weights_for_sampler("archived").result().path
+        found["archive"] = files_of(rest.get_checkpoint_archive_url_from_tinker_path(path).result().url)
     if hasattr(rest, "export_session_trace"):
         found["trace"] = rest.export_session_trace(trainer.model_id.partition(":")[0]).result().startswith("http")
     if hasattr(rest, "search_sessions"):
@@ -173,6 +179,12 @@ def of_later(rest: Any, trainer: Any) -> dict[str, Any]:
         path = trainer.save_state("copied").result().path
         found["copy"] = rest.copy_weights(path, destination_project_id="other").result() != path
     return found
+
+
+def files_of(url: str) -> list[str]:
+    """Names of the files of a checkpoint's archive."""
+    with urllib.request.urlopen(url) as answer, tarfile.open(fileobj=io.BytesIO(answer.read())) as archive:
+        return sorted(name for name in archive.getnames() if name.startswith("adapter"))
 
 
 if __name__ == "__main__":

@@ -103,6 +103,7 @@ from cookhouse.algorithms.stages.stage import Stage, stage
 from cookhouse.algorithms.stages.state import RunContext, RunState
 from cookhouse.algorithms.stages.workflow import Workflow
 from cookhouse.training import (
+    CROSS_ENTROPY,
     AdamSchedule,
     Answered,
     Assembled,
@@ -122,6 +123,7 @@ from cookhouse.training import (
 )
 
 __all__ = [
+    "CROSS_ENTROPY",
     "AdamSchedule",
     "Adjust",
     "Answered",

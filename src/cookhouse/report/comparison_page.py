@@ -11,6 +11,8 @@ from cookhouse.report.comparison_charts import ComparedCharts
 from cookhouse.report.setting_chart import setting_charts
 from cookhouse.report.sweep import SweepRow, SweepTable
 
+_MAX_TELLING = 12
+"""Of metrics none of which has a place: shown without a click."""
 _FACTS = ("state", "started", "duration", "machine")
 
 
@@ -65,7 +67,8 @@ def comparison_values(comparison: Comparison, addresses: Sequence[str | None] | 
     """Values of a page of runs side by side besides their curves, as `comparison_body.html` names it; `addresses` are
     those of the pages of the runs.
     """
-    shown = telling(comparison.metrics)
+    tells = telling(comparison.metrics)
+    shown = [each for each in tells if each.metric.chart is not None] or tells[:_MAX_TELLING]
     return {
         "runs": [
             _Entry(name=name, style=series_style(index), address=address)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cookhouse.errors import InputError
 from cookhouse.pages import document
+from cookhouse.report.last_message import last_message
 from cookhouse.telemetry import Entry, after_step
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class _Sample:
     num_turns: int
     stop_reason: str
     asked: str
-    """The end of what it saw first."""
+    """The message that it was asked first."""
     answer: str
     """The end of what it said."""
     turns: Sequence[_Turn]
@@ -143,7 +144,7 @@ def _sample(
         advantage=advantage,
         num_turns=len(turns),
         stop_reason=trajectory.stop_reason,
-        asked=_end(turns[0].observation or "") if turns else "",
+        asked=_end(last_message(turns[0].observation or "")) if turns else "",
         answer=_end(turns[-1].action) if turns else "",
         turns=turns,
         notes=_notes(group.group_metrics_G[member]),

@@ -1,7 +1,6 @@
 """The charts of one run: those that decide, with training and held-out data in one, then the others by their names."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 
 from cookhouse.report.charts import Chart, ChartGroup, Series, chart_data, grouped, is_charted, is_drawn
 from cookhouse.report.columns import MetricColumns
@@ -11,6 +10,7 @@ from cookhouse.telemetry import Metric, after_step, find_metric, is_held_out, ke
 AddressOf = Callable[[str], str]
 """Beginning of a point's address, by the name of its metric."""
 NUM_DECIDING = 3
+"""Above all others: of what is better one way, where two such are measured."""
 _FEW = 2
 """Values that numbers tell enough of."""
 _LOSSES = (keys.TRAIN_LOSS, "train/nll", keys.TEST_NLL)
@@ -29,8 +29,10 @@ class RunCharts:
         measures: dict[str, list[str]] = {}
         for name in above or [name for name in names if columns.num_values(name) > _FEW]:
             measures.setdefault(_measure(name), []).append(name)
-        moving = (some for some in measures.values() if any(columns.constant(name) is None for name in some))
-        self._measures = {_first(some): some for some in islice(moving, NUM_DECIDING)}
+        moving = [some for some in measures.values() if any(columns.constant(name) is None for name in some)]
+        directed = [some for some in moving if any(find_metric(name, own).direction for name in some)]
+        chosen = directed if len(directed) > 1 else moving
+        self._measures = {_first(some): some for some in chosen[:NUM_DECIDING]}
         told = {name for some in self._measures.values() for name in some}
         self._others = {name: placed[name] for name in names if name not in told}
 
@@ -112,8 +114,8 @@ def _label(name: str) -> str:
 
 def _title(names: Sequence[str], own: Mapping[str, Metric]) -> str:
     labels = [find_metric(name, own).label for name in names]
-    label = next(filter(None, reversed(labels)), "")
-    return label.removeprefix("held-out ").removesuffix(" in training").removeprefix("training ") or names[0]
+    label = next((label for label in reversed(labels) if label not in names), "")
+    return label.removeprefix("held-out ").removesuffix(" in training").removeprefix("training ")
 
 
 def _in_numbers(curve: Curve) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from cookhouse.rl.learning.assembly import (
     assemble_group,
     assemble_trajectory,
     for_loss,
+    sampled_datums,
     trained_advantages,
 )
 from cookhouse.rl.learning.kl import (
@@ -112,6 +113,7 @@ __all__ = [
     "normalized",
     "remove_constant_reward_groups",
     "retry",
+    "sampled_datums",
     "sampling_metrics",
     "teacher_advantages",
     "teacher_log_ratio",

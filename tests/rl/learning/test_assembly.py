@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cookhouse.errors import InputError
-from cookhouse.rl import TokensWithLogprobs, Trajectory, Transition, assemble_trajectory, for_loss
+from cookhouse.rl import TokensWithLogprobs, Trajectory, Transition, assemble_trajectory, for_loss, sampled_datums
 
 Turn = tuple[Sequence[int], Sequence[int], Sequence[float]]
 Signal = tuple[tuple[int, ...], int, float, float]
@@ -161,3 +161,10 @@ def test_what_cannot_be_trained_is_refused() -> None:
     )
     with pytest.raises(ValueError, match="without logprobs"):
         assemble_trajectory(Trajectory(transitions=[without], final_observation=tinker.ModelInput.empty()), [1.0])
+
+
+def test_datums_for_cross_entropy_weigh_what_was_sampled() -> None:
+    """Catches a prompt, or a tool's answer between two turns, that is trained on."""
+    turns: list[Turn] = [([1, 2], [3, 4], [-0.5, -0.25]), ([1, 2, 3, 4, 5], [6], [-1.0])]
+    (datum,) = map(fields, sampled_datums(trajectory_of(turns)))
+    assert datum == {"tokens": [1, 2, 3, 4, 5], "target_tokens": [2, 3, 4, 5, 6], "weights": [0, 1, 1, 0, 1]}

@@ -84,6 +84,7 @@ POSTS_OF_ONE: Mapping[str, Any] = {
 NOT_ASKED: Mapping[str, str] = {
     "/metrics": "figures of one process, which Prometheus adds up; what tenants have used is the same from each",
     "/readyz": "one server's state",
+    f"{V1}/checkpoint_archives/{{checkpoint_id}}/{{expires_at}}/{{signature}}": "a file, by a link",
     f"{V1}/external_weights/{{checkpoint_id}}/{{expires_at}}/{{signature}}/{{name}}": "a file, by a link",
     f"{V1}/session_traces/{{session_id}}/{{expires_at}}/{{signature}}": "a file, by a link",
     f"{V1}/own/status": "one server's part of /status",

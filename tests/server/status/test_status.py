@@ -178,9 +178,11 @@ def test_a_store_that_is_full_is_told(tmp_path: Path, caplog: pytest.LogCaptureF
 
 def test_hostile_names_are_data(watched: Watched) -> None:
     """Would catch a name that breaks the JSON, or goes on without a bound."""
-    watched.operator.post("/create_session", **NEW_SESSION, display_name=HOSTILE + "x" * 100_000)
+    hostile = HOSTILE + "x" * 100_000
+    watched.operator.post("/create_session", **{**NEW_SESSION, "sdk_version": hostile}, display_name=hostile)
     (row,) = watched.status()["sessions"]["listed"]
-    assert row["name"] == (HOSTILE + "x" * 200)[:200]
+    assert row["name"] == hostile[:200]
+    assert row["sdk_version"] == hostile[:100]
 
 
 def test_paths_of_strangers_have_one_row(watched: Watched) -> None:

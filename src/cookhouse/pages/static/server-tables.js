@@ -22,7 +22,7 @@ export function showTables(status) {
 function showQueues({ models, samples }) {
   table(
     at("models"),
-    [["Model", "id"], ["Tenant"], ["Base model"], ["Rank", "number"], ["Worker"], ["Wait", "number"],
+    [["Model", "id"], ["Tenant", "more"], ["Base model", "more"], ["Rank", "number more"], ["Worker", "more"], ["Wait", "number"],
       ["Run", "number"], ["Oldest", "number"], ["Note"]],
     models.listed.map((row) => [
       row.model_id, row.tenant, row.base_model, none(row.lora_rank, "all weights"), none(row.worker),
@@ -33,7 +33,7 @@ function showQueues({ models, samples }) {
   );
   table(
     at("samples"),
-    [["Tenant"], ["Base model"], ["Requests", "number"], ["Oldest", "number"], ["Sequences running", "number"],
+    [["Tenant"], ["Base model", "more"], ["Requests", "number"], ["Oldest", "number more"], ["Sequences running", "number"],
       ["waiting", "number"]],
     samples.map((row) => [
       row.tenant, row.base_model, count(row.num_requests), seconds(row.oldest_seconds),
@@ -55,9 +55,9 @@ function showTenants({ tenants, totals, viewer }) {
     : "Names of other tenants are for the holder of the server's first key.";
   table(
     at("tenant-rows"),
-    [["Tenant"], ["Sessions", "number"], ["Wait", "number"], ["Run", "number"], ["Samples", "number"],
-      ["Trained/s", "number"], ["Sampled/s", "number"], ["Workers' time", "number"], ["Held", "number"],
-      ["Checkpoints", "number"], ["Size", "number"]],
+    [["Tenant"], ["Sessions", "number"], ["Wait", "number"], ["Run", "number"], ["Samples", "number more"],
+      ["Trained/s", "number more"], ["Sampled/s", "number more"], ["Workers' time", "number"], ["Held", "number more"],
+      ["Checkpoints", "number more"], ["Size", "number more"]],
     [...rows, ["all", ...cells(totals)]],
     { note },
   );
@@ -66,8 +66,8 @@ function showTenants({ tenants, totals, viewer }) {
 function showSessions({ sessions }) {
   table(
     at("session-rows"),
-    [["Session", "id"], ["Name"], ["Tenant"], ["SDK"], ["Last heard of", "number"], ["Models", "number"],
-      ["Samplers", "number"]],
+    [["Session", "id"], ["Name"], ["Tenant", "more"], ["SDK", "more"], ["Last heard of", "number"],
+      ["Models", "number more"], ["Samplers", "number more"]],
     sessions.listed.map((row) => [
       row.session_id, row.name ?? "", row.tenant, row.sdk_version ?? "", `${seconds(row.silent_seconds)} ago`,
       count(row.num_models), count(row.num_samplers),
@@ -79,8 +79,8 @@ function showSessions({ sessions }) {
 function showWorkers({ workers, base_models: baseModels, viewer }) {
   table(
     at("worker-rows"),
-    [["Name"], ["Role"], ["State"], ["Models", "number"], ["Weights", "number"], ["Commands", "number"],
-      ["Tokens", "number"], ["Busy", "number"], ["Memory", "number"], ["GPU", "number"], ["Losses", "number"]],
+    [["Name"], ["Role", "more"], ["State"], ["Models", "number more"], ["Weights", "number more"], ["Commands", "number more"],
+      ["Tokens", "number more"], ["Busy", "number"], ["Memory", "number"], ["GPU", "number more"], ["Losses", "number"]],
     workers.map((row) => [
       row.name, [row.trains ? "trains" : "", row.samples ? "samples" : ""].filter(Boolean).join(", "), stateOfWorker(row),
       count(row.num_models), count(row.num_snapshots), count(row.num_commands), count(row.num_tokens),
@@ -91,14 +91,14 @@ function showWorkers({ workers, base_models: baseModels, viewer }) {
   );
   table(
     at("worker-work"),
-    [["Worker"], ["Node"], ["Device"], ["Running"], ["Last loss"]],
+    [["Worker"], ["Node", "more"], ["Device", "more"], ["Running"], ["Last loss"]],
     workers.map((row) => [
       row.name, none(row.node), none(row.computes_on, "not up yet"), nowText(row), lossText(row.last_loss, viewer),
     ]),
   );
   table(
     at("base-models"),
-    [["Name"], ["Kind"], ["Context", "number"], ["Rank at most", "number"], ["Models", "number"], ["Samplers", "number"]],
+    [["Name"], ["Kind", "more"], ["Context", "number"], ["Rank at most", "number more"], ["Models", "number"], ["Samplers", "number more"]],
     baseModels.map((row) => [
       row.name, row.architecture, count(row.max_context_tokens), count(row.max_lora_rank), count(row.num_models),
       count(row.num_samplers),
@@ -106,7 +106,7 @@ function showWorkers({ workers, base_models: baseModels, viewer }) {
   );
   table(
     at("caches"),
-    [["Worker"], ["Base model"], ["Used", "number"], ["Allocated", "number"], ["Maximum", "number"],
+    [["Worker"], ["Base model", "more"], ["Used", "number"], ["Allocated", "number more"], ["Maximum", "number"],
       ["Sequences running", "number"], ["waiting", "number"]],
     workers.flatMap(({ name, caches }) => (caches ?? []).map((row) => [
       name, row.base_model, bytes(row.used_bytes), bytes(row.bytes), bytes(row.max_bytes),
@@ -162,7 +162,7 @@ function showRequests({ routes, window_seconds: windowSeconds }) {
     "begins: of retrieve_future until the result is there, of a streamed answer until its first tokens.";
   table(
     at("routes"),
-    [["Route", "id"], ["Answers", "number"], ["Median", "number"], ["95 of 100", "number"], ["Refused (4xx)", "number"],
+    [["Route", "id"], ["Answers", "number"], ["Median", "number"], ["95 of 100", "number more"], ["Refused (4xx)", "number more"],
       ["Failed (5xx)", "number"]],
     (routes ?? []).map((row) => [
       row.route, count(row.number), seconds(row.median_seconds), seconds(row.p95_seconds), count(row.num_refused),
@@ -205,7 +205,7 @@ function showStorage({ journal, disk, checkpoints, server, servers }) {
   facts(at("storage-facts"), rows);
   table(
     at("checkpoints"),
-    [["Path", "id"], ["Tenant"], ["Base model"], ["Kind"], ["Size", "number"], ["Saved", "number"], ["For"]],
+    [["Path", "id"], ["Tenant", "more"], ["Base model", "more"], ["Kind"], ["Size", "number"], ["Saved", "number"], ["For", "more"]],
     (checkpoints.listed ?? []).map((row) => [
       row.path, row.tenant, row.base_model, KINDS[row.kind] ?? row.kind, bytes(row.bytes),
       `${seconds(row.seconds_ago)} ago`, row.is_public ? "everybody" : "its tenant",

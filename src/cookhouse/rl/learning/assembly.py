@@ -127,6 +127,22 @@ _OURS = frozenset({"mask", "teacher_logprobs"})
 """Parts of a datum that losses of the service do not know."""
 
 
+def sampled_datums(trajectory: Trajectory) -> list[tinker.Datum]:
+    """Datums for cross-entropy on what was sampled: `target_tokens` (int64, T) and `weights` (float32, T), 1 at sampled
+    tokens and 0 elsewhere. Sequences and errors are those of `assemble_trajectory`.
+    """
+    return [
+        tinker.Datum(
+            model_input=datum.model_input,
+            loss_fn_inputs={
+                "target_tokens": datum.loss_fn_inputs["target_tokens"],
+                "weights": datum.loss_fn_inputs["mask"],
+            },
+        )
+        for datum in assemble_trajectory(trajectory, [0.0] * len(trajectory.transitions))
+    ]
+
+
 def for_loss(datum: tinker.Datum, loss_fn: str) -> tinker.Datum:
     """The datum as a loss of the service takes it: without `teacher_logprobs`, and with `mask` under the name that the
     loss has for it, if it has one.

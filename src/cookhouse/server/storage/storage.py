@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cookhouse.server.settings import Settings
+from cookhouse.server.storage.checkpoints.archives import Archives
 from cookhouse.server.storage.checkpoints.checkpoints import Checkpoints
 from cookhouse.server.storage.checkpoints.copying import Copying
 from cookhouse.server.storage.checkpoints.external_weights import ExternalWeights
@@ -69,6 +70,7 @@ class Storage:
             self.folder / "checkpoints", self.store, read_only, is_shared=shared is not None, remote=self._remote
         )
         self.external_weights = ExternalWeights(self.checkpoints, self.secret)
+        self.archives = Archives(self.checkpoints, state_dir / "archives", self.secret)
         self.uploads = Uploads(self.checkpoints, self.store, state_dir / "uploads")
         self.copying = Copying(self.checkpoints, self.store, server_id=None if shared is None else shared.server_id)
         self.writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")

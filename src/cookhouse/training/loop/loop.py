@@ -318,8 +318,10 @@ class TrainingLoop(Generic[P]):
         cursor = last.work.cursor
         with _noted(self._doing(self._names.forward_backward, cursor.step)):
             found = self._slots.forward_backward.metrics(answered.parts)
+        tokens = sum(datum.model_input.length for work, _ in answered.parts for datum in work.data_D)
         metrics = {
             **_means(answered.reports),
+            keys.TRAIN_TOKENS: float(tokens),
             **found,
             keys.LEARNING_RATE: last.learning_rate,
             **{f"optim/{name}": value for name, value in _means(answered.updates).items()},

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.pages import run_address
 from cookhouse.report import RecordedAnswer
+from cookhouse.report.examples import question_values
 from cookhouse.report.item_changes import Change, ItemChanges, item_changes
 from cookhouse.report.record import Question
 from cookhouse.runs.listing.find import FoundRun
@@ -20,9 +21,9 @@ from cookhouse.view.pages import ask_address, page_and_json
 from cookhouse.view.paging import Paging
 from cookhouse.view.tokens.query import one_of, whole, words
 
-_QUESTIONS = 50
+_QUESTIONS = 30
 _MAX_FILE_BYTES = 64 << 20
-_CHARACTERS = 4000
+_MAX_EARLIER = 20
 _NAMES = {
     Change.GAINED: "wrong to right",
     Change.LOST: "right to wrong",
@@ -126,26 +127,13 @@ def _question(
     before: int,
     after: int,
 ) -> dict[str, Any]:
-    earlier, prompt, expected = question
+    earlier, prompt, _ = question
+    given = {after_step(step): answers[step][question] for step in dict.fromkeys((before, after))}
     return {
+        **question_values((earlier[-_MAX_EARLIER:], prompt, question[2]), given),
         "change": change.value,
         "title": _NAMES[change],
-        "earlier": [{"role": role, "text": text[:_CHARACTERS]} for role, text in earlier[-20:]],
-        "prompt": prompt,
-        "expected": expected,
-        "group": answers[after][question].group,
-        "answers": [_answer(step, answers[step][question]) for step in dict.fromkeys((before, after))],
         "ask_address": ask_address([run.name], [*earlier, ("user", prompt)]),
-    }
-
-
-def _answer(step: int, answer: RecordedAnswer) -> dict[str, Any]:
-    return {
-        "step": step,
-        "title": after_step(step),
-        "text": answer.answer,
-        "is_correct": answer.is_correct,
-        "verdict": answer.verdict,
     }
 
 

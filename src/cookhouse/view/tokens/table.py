@@ -5,6 +5,7 @@ from typing import Any
 
 from cookhouse.errors import InputError
 from cookhouse.report.histogram import histogram
+from cookhouse.report.last_message import last_message
 from cookhouse.runs.reading.rollout_filter import FoundRollout, RolloutFilter
 from cookhouse.runs.reading.rollouts import GroupFacts, Rollout, RolloutGroup, RolloutIndex
 from cookhouse.runs.reading.skeleton import read_text
@@ -14,7 +15,7 @@ from cookhouse.view.tokens.words import Words
 
 SORTS = ("group", "-group", "reward", "-reward", "turns", "-turns", "tokens", "-tokens")
 _CELL_CHARACTERS = 80
-_CELL_TOKENS = 64
+_CELL_TOKENS = 128
 _BAR_HEIGHT = 100
 _LOGGED = {"asked": "question", "answered": "answer"}
 """What an environment calls these in its logs."""
@@ -128,7 +129,9 @@ def _group_line(facts: GroupFacts, group: RolloutGroup | None, words: Words) -> 
 
 
 def _said(rollout: Rollout, what: str, words: Words) -> str:
-    """The end of what it was asked first, or of what it answered last: as its environment logged it, else decoded."""
+    """The message that it was asked first, or the end of what it answered last: as its environment logged it, else
+    decoded.
+    """
     logs = [turn.logs[_LOGGED[what]] for turn in rollout.turns[-1:] if _LOGGED[what] in turn.logs]
     if logs:
         return _short(read_text(logs[0], 10 * _CELL_CHARACTERS)[0])
@@ -142,7 +145,8 @@ def _said(rollout: Rollout, what: str, words: Words) -> str:
         return ""
     end, length = ends[0] if what == "asked" else ends[-1]
     count = min(length, _CELL_TOKENS)
-    return _short(words.decode(read_tokens(rollout, end - count, count)))
+    text = words.decode(read_tokens(rollout, end - count, count))
+    return _short(last_message(text) if what == "asked" else text)
 
 
 def _short(text: str) -> str:

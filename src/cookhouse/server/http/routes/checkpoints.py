@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Collection
 from datetime import UTC, datetime
+from email.utils import formatdate
 from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
-from starlette.responses import FileResponse, JSONResponse
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse
 from tinker.types.copy_weights_request import CopyWeightsRequest
 
 from cookhouse.errors import InputError
@@ -149,6 +150,22 @@ def list_urls(model_id: str, kind: str, name: str, request: Request, service: Se
 def download(checkpoint_id: str, expires_at: int, signature: str, name: str, service: ServiceOf) -> FileResponse:
     file = service.storage.external_weights.follow(checkpoint_id, expires_at, signature, name)
     return FileResponse(file, media_type="application/octet-stream", filename=name)
+
+
+@router.get("/training_runs/{model_id}/checkpoints/{kind}/{name}/archive")
+def archive(
+    model_id: str, kind: str, name: str, request: Request, service: ServiceOf, owner: Owner
+) -> RedirectResponse:
+    """Of SDKs before 0.36, which read where it leads, and until when."""
+    link = service.storage.archives.link(f"tinker://{model_id}/{kind}/{name}", owner)
+    headers = {"Expires": formatdate(link.expires_at, usegmt=True)}
+    return RedirectResponse(f"{request.base_url}api/v1/{link.route}", status_code=302, headers=headers)
+
+
+@router.get("/checkpoint_archives/{checkpoint_id}/{expires_at}/{signature}")
+def download_archive(checkpoint_id: str, expires_at: int, signature: str, service: ServiceOf) -> FileResponse:
+    file = service.storage.archives.follow(checkpoint_id, expires_at, signature)
+    return FileResponse(file, media_type="application/gzip", filename="checkpoint.tar.gz")
 
 
 def _search(service: Service, owner: str, request: CheckpointSearchRequest) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def _texts(sides: Sequence[Side], item: Any) -> Iterator[str]:
             continue
 
 
-_ITEMS: Final = 50
+_ITEMS: Final = 30
 """On a page where the address does not say."""
 _MAX_CHARACTERS: Final = 3000
 """Of a text; the page of the item has all of it."""
