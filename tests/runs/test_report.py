@@ -102,7 +102,7 @@ def test_values_that_are_not_finite_are_counted_and_not_drawn(tmp_path: Path) ->
     rows = [{"step": step, "train/loss": float("nan") if step == 1 else 2.0, "x/y": float("inf")} for step in range(3)]
     folder = run_folder(tmp_path / "run", rows=rows)
     page = report(folder)
-    assert "last 2 (after step 3) · min 2 (after step 1) · max 2 (after step 1) · 1 not finite" in page.text
+    assert "last 2 (step 3) · min 2 (step 1) · max 2 (step 1) · 1 not finite" in page.text
     assert "x/y\n3 not finite" in page.text
     (loss,) = charts(folder)
     assert loss["lines"][0]["points"] == [[1, 2.0], None, [3, 2.0]]
@@ -138,7 +138,7 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "train/lo')
-    assert "last 4 (after step 3)" in report(folder).text
+    assert "last 4 (step 3)" in report(folder).text
 
 
 def test_a_long_answer_is_cut_and_many_are_counted(tmp_path: Path) -> None:
