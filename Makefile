@@ -20,7 +20,7 @@ endif
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-long test-newest test-client test-sdks test-transformers test-triton test-gpu test-harness test-ray chromium check docs wheel gpu-wheels release check-release bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-long test-newest test-client test-sdks test-third-party test-transformers test-triton test-gpu test-harness test-ray chromium check docs wheel gpu-wheels release check-release bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -66,6 +66,11 @@ test-client: $(VENV)/installed-dev
 SDKS ?= 0.10.0 0.16.1 0.18.2 0.22.2 0.22.7 0.24.1 0.25.0 0.28.1 0.36.0 0.38.0 newest
 test-sdks: $(VENV)/installed-dev
 	.ci/sdks $(SDKS)
+
+# Other people's clients, as published, each in an environment of its own under build/third_party (gigabytes), at a server of
+# this one: `make test-third-party CLIENTS="art axolotl"`.
+test-third-party: $(VENV)/installed-dev
+	$(BIN)/python -m scripts.third_party $(CLIENTS)
 
 # Tests under other versions than those of .venv, each of which goes into a folder of its own beside it:
 # `make test-transformers VERSION=5.0`, or the newest there is; and the Triton that torch 2.11 comes with.

@@ -22,7 +22,8 @@ NAMES_OF_OTHERS = ("from-tinker-cookbook.md", "metrics.md")
 OPTIONS_OF_OTHERS = {
     "--device",  # of pytest, here
     *("--model_args", "--batch_size", "--tasks", "--apply_chat_template"),  # of lm-evaluation-harness
-    *("--min-worker-port", "--max-worker-port"),  # of Ray
+    *("--min-worker-port", "--max-worker-port", "--head"),  # of Ray
+    "--launcher",  # of axolotl
 }
 OTHERS = {"EarlyStoppingCallback", "NonFiniteInTensor", "PromptTooLong", "RayService"}
 """Classes of other libraries, and codes of the hosted service."""

@@ -13,14 +13,18 @@ from typing import Any
 
 import pytest
 
+from cookhouse.server.access.hosted_rules import sdk_breaches
 from cookhouse.server.settings import Settings
 from tests.contract.conftest import make_torch_engine
+from tests.server.fake_engine import FakeEngine
 from tests.server.hosting import KEY, Host, hosted
 
 PROGRAM = Path(__file__).with_name("program.py")
 FOLDER = Path(os.environ.get("COOKHOUSE_SDKS", "nowhere"))
 SDKS = sorted(path.name for path in FOLDER.iterdir() if (path / "tinker").is_dir()) if FOLDER.is_dir() else []
 TOO_OLD = "0.10.0"
+NOT_HOSTED = [name for name in SDKS if name != TOO_OLD and sdk_breaches(name)]
+"""Those that the hosted service serves no more."""
 SECONDS = 240
 Weights = Mapping[tuple[str, str], Any]
 """Digests of the tensors of checkpoints, by run, in its session, and by kind and name."""
@@ -88,9 +92,20 @@ def test_it_gets_what_the_newest_gets(host: Host, expected: tuple[Mapping[str, A
     assert weights == expected[1]
 
 
+def is_told_so(done: subprocess.CompletedProcess[str]) -> bool:
+    text = "Your Tinker SDK version is no longer supported. Please upgrade to the latest version."
+    return done.returncode != 0 and "BadRequestError" in done.stderr and text in done.stderr
+
+
+@pytest.mark.parametrize("name", NOT_HOSTED)
+def test_one_that_the_hosted_service_refuses_is_refused_as_hosted(tmp_path: Path, name: str) -> None:
+    """Would catch one that runs here and not there."""
+    with hosted(tmp_path, FakeEngine, Settings(as_hosted=True)) as host:
+        assert is_told_so(run(host, FOLDER / name))
+        assert host.service.rules.counts["old_sdk"] > 0
+
+
 @pytest.mark.skipif(TOO_OLD not in SDKS, reason="not installed: make test-sdks")
 def test_one_that_is_too_old_is_told_so(host: Host) -> None:
     """Would catch one that is left waiting, or that fails later with words that say nothing."""
-    done = run(host, FOLDER / TOO_OLD)
-    assert done.returncode != 0
-    assert "Your Tinker SDK version is no longer supported. Please upgrade to the latest version." in done.stderr
+    assert is_told_so(run(host, FOLDER / TOO_OLD))
