@@ -125,7 +125,7 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
             answer=answer,
             is_correct=is_whole and is_exact_match(answer, case.expected),
             is_whole=is_whole,
-            is_truncated=termination is Termination.MALFORMED and len(sequence.tokens) >= params.max_tokens,
+            is_truncated=termination is Termination.MALFORMED and len(sequence.tokens) >= self._answer_tokens(case),
             termination=termination,
             group=case.group,
         )
