@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from cookhouse.cli.main import app as command_line
+from cookhouse.diagnosis import RULES
 from cookhouse.losses.pair_losses import BUILT_IN_PAIR_LOSSES
 from cookhouse.losses.policy_losses import POLICY_LOSSES
 from cookhouse.recipes import Recipe, aliases_of, config_fields, every_recipe
@@ -162,6 +163,21 @@ def _slug(heading: str) -> str:
     return heading.lower().replace(" ", "-")
 
 
+def diagnosis() -> str:
+    """A table of the rules of diagnosis, the gravest first."""
+    rows = [
+        (
+            f"`{rule.name}`",
+            rule.severity,
+            rule.when.format(threshold=f"{rule.threshold:.3g}", steps=rule.steps),
+            f"{rule.steps}",
+            _codes(name + "NAME" * name.endswith("/") for name in rule.reads),
+        )
+        for rule in RULES
+    ]
+    return table(("rule", "severity", "found when", "fewest steps", "reads"), rows)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "recipes": recipes,
     "settings": settings,
@@ -169,5 +185,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "pair-losses": pair_losses,
     "policy-losses": policy_losses,
     "metrics": metrics,
+    "diagnosis": diagnosis,
 }
 """What makes a generated part, by its name."""

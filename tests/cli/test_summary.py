@@ -10,6 +10,7 @@ from typing import Literal
 from rich.console import Console
 
 from cookhouse.cli.summary import PreviewSink, print_plan, print_previews, print_summary
+from cookhouse.diagnosis import Finding
 from cookhouse.runs import AnswerSample, Figure, RunPlan, RunSummary
 from cookhouse.telemetry import Event, make_console
 
@@ -79,6 +80,24 @@ def test_what_the_figures_come_to_stands_below_them() -> None:
     lines = text_of(out).splitlines()
     held_out = next(index for index, line in enumerate(lines) if "exact match" in line)
     assert lines[held_out : held_out + 3][1:] == ["", "They part after step 5."]
+
+
+def test_what_the_metrics_show_to_be_wrong_stands_below_the_figures() -> None:
+    finding = Finding(
+        name="tool_errors",
+        severity="critical",
+        step=4,
+        title="100% of tool calls were errors\x1b[2J",
+        evidence={"env/all/tool_errors": 1.0},
+        advice="read a rollout",
+    )
+    out = console()
+    print_summary(out, summary(findings=[finding]), "cookhouse")
+    lines = text_of(out).splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("diagnosis"))
+    assert "100% of tool calls were errors" in lines[at]
+    assert "\x1b" not in lines[at]
+    assert lines[at + 1] == "try            read a rollout"
 
 
 def test_a_question_has_its_conversation_above_it() -> None:

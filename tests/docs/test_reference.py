@@ -11,6 +11,7 @@ from scripts.docs.reference import PARTS, command_helps, filled_in
 
 import cookhouse
 from cookhouse import Stage, algorithms, testing
+from cookhouse.diagnosis import RULES
 from cookhouse.recipes import config_fields, every_recipe
 from cookhouse.telemetry import keys
 
@@ -48,7 +49,7 @@ def test_a_part_that_there_is_not_is_an_error() -> None:
     # Catches a misspelled mark, which a reader would see as nothing.
     with pytest.raises(KeyError, match="recepies"):
         filled_in("<!-- generated: recepies -->")
-    assert PARTS.keys() == {"recipes", "settings", "commands", "metrics", "pair-losses", "policy-losses"}
+    assert PARTS.keys() == {"recipes", "settings", "commands", "metrics", "diagnosis", "pair-losses", "policy-losses"}
 
 
 def test_every_public_name_is_in_the_page() -> None:
@@ -103,6 +104,17 @@ def test_every_metric_with_a_name_in_the_code_is_in_the_page() -> None:
     assert len(names) > 25
     assert not any(explained().fullmatch(name) for name in ("train/lossy", "optim/norm", "env/all/by_group/frac"))
     assert [name for name in names if not explained().fullmatch(name)] == []
+
+
+def test_every_rule_of_diagnosis_is_in_the_page() -> None:
+    # Catches a rule whose numbers the page lacks, and one that reads a metric which is not explained.
+    text = filled_in(page("diagnosis"))
+    assert [name for name in first_cells(text) if name in {rule.name for rule in RULES}] == [
+        rule.name for rule in RULES
+    ]
+    assert not re.search(r"\{(threshold|steps)\}", text)
+    read = {name for rule in RULES for name in rule.reads if not name.endswith("/")}
+    assert [name for name in sorted(read) if not explained().fullmatch(name)] == []
 
 
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {

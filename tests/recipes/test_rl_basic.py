@@ -183,7 +183,8 @@ async def test_a_run_goes_on_where_every_answer_was_cut_and_masked(make_rl_confi
     first, second = read_metrics(result.summary.folder / "metrics.jsonl")
     assert first["env/all/frac_truncated"] == second["env/all/frac_truncated"] == 1.0
     assert not {"optim/loss", "optim/entropy", "optim/kl_reference"} & first.keys()
-    assert "there is nothing to learn from; raise max_tokens" in (result.summary.folder / "logs.log").read_text()
+    [finding] = [each for each in result.summary.findings if each.name == "all_masked"]
+    assert finding.title.endswith("overlong_answers=mask leaves them out: nothing is learned")
 
 
 async def test_groups_of_one_learn_from_the_batch(

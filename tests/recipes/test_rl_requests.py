@@ -12,12 +12,12 @@ import pytest
 import tinker
 
 from cookhouse.adapters import Adapters
-from cookhouse.algorithms.rollouts import objective, reinforcement, rollouts
+from cookhouse.algorithms.rollouts import reinforcement, rollouts
 from cookhouse.models.tokenizers import get_tokenizer
 from cookhouse.recipes import run_async
 from cookhouse.recipes.rl_basic import Config
 from cookhouse.rl import RolloutLimits, RolloutStrategy, do_group_rollout, group_from_json
-from cookhouse.runs import read_history
+from cookhouse.runs import read_result
 from cookhouse.settings import AdvantageSettings, UpdateSettings, part_of
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeSamplingClient, FakeService, FakeTrainingClient
@@ -327,19 +327,26 @@ async def test_a_mean_is_over_the_step(
     assert len(set(found[0][0])) > 3
 
 
-async def test_a_ratio_that_runs_away_is_on_every_record_of_the_run(
-    make: MakeConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("constant", ["keep", "remove", "replace"])
+async def test_a_run_whose_rewards_are_all_equal_says_so_everywhere(
+    make: MakeConfig, capsys: pytest.CaptureFixture[str], constant: str
 ) -> None:
-    # Catches a watch that no run has, and a warning that is gone with the terminal.
-    monkeypatch.setattr(objective, "WARN_AT", -1.0)
-    config = make(max_steps_off_policy=1)
-    result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=digit).connect))
+    # Catches a run that trains for nothing and does not say it: in the terminal, the result, the log or the page.
+    config = make(num_eval=0, constant_reward_groups=constant)
+    wrong = FakeService(answer=lambda *_: [5])
+    result = await run_async("rl_basic", config, adapters=Adapters(service=wrong.connect))
     folder = result.summary.folder
-    (warning,) = read_history(folder).warnings
-    assert "nats a token from those that are trained (optim/kl_sample_train_v1)" in warning
-    assert warning in html.unescape((folder / "report.html").read_text())
-    assert warning in (folder / "logs.log").read_text()
-    assert f"warning: {warning}" in capsys.readouterr().out
+    rows = read_metrics(folder / "metrics.jsonl")
+    assert {row["env/all/by_group/frac_mixed"] for row in rows} == {0.0}
+    assert result.summary.findings[0].name == "no_spread"
+    title = result.summary.findings[0].title
+    assert f"groups had different rewards in the last {min(4, len(rows))} steps" in title
+    assert title in html.unescape((folder / "report.html").read_text())
+    assert title in (folder / "logs.log").read_text()
+    assert title in " ".join(capsys.readouterr().out.split())
+    stored = read_result(folder)
+    assert stored is not None
+    assert stored.summary.findings == result.summary.findings
 
 
 @pytest.mark.parametrize("loss_fn", ["importance_sampling", "ppo"])

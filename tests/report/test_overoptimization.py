@@ -5,13 +5,9 @@ from typing import Any
 
 import pytest
 
-from cookhouse.report.overoptimization import (
-    overoptimization_chart,
-    overoptimization_line,
-    overoptimization_of,
-    overoptimization_remark,
-    scores_of,
-)
+from cookhouse.diagnosis import MetricHistory
+from cookhouse.diagnosis.held_out import overoptimization_line, overoptimization_of, scores_of
+from cookhouse.report.overoptimization import overoptimization_chart
 
 
 def rows(model: Sequence[float], rule: Sequence[float], stderr: float = 0.01) -> list[dict[str, Any]]:
@@ -30,7 +26,7 @@ def rows(model: Sequence[float], rule: Sequence[float], stderr: float = 0.01) ->
 
 
 def test_they_part_where_the_rule_is_highest_before_it_falls_alone() -> None:
-    scores = scores_of(rows([0.5, 0.6, 0.7, 0.8], [0.4, 0.9, 0.8, 0.5]))
+    scores = scores_of(MetricHistory(rows([0.5, 0.6, 0.7, 0.8], [0.4, 0.9, 0.8, 0.5])))
     parted = overoptimization_of(scores)
     assert parted is not None
     assert [each.step for each in parted] == [5, 10]
@@ -53,7 +49,7 @@ def test_they_part_where_the_rule_is_highest_before_it_falls_alone() -> None:
 def test_going_together_or_by_chance_is_no_parting(
     model: Sequence[float], rule: Sequence[float], stderr: float
 ) -> None:
-    scores = scores_of(rows(model, rule, stderr))
+    scores = scores_of(MetricHistory(rows(model, rule, stderr)))
     assert overoptimization_of(scores) is None
     assert "they do not part" in overoptimization_line(scores)
 
@@ -61,13 +57,6 @@ def test_going_together_or_by_chance_is_no_parting(
 def test_runs_that_did_not_measure_both_have_no_chart() -> None:
     assert overoptimization_chart([{"step": 0, "test/env/all/rule": 0.5}], (0, 1)) is None
     assert overoptimization_chart([], (0, 0)) is None
-    assert overoptimization_remark([]) is None
-
-
-def test_one_evaluation_tells_nothing_of_a_way() -> None:
-    assert overoptimization_remark(rows([0.5], [0.4])) is None
-    two = rows([0.5, 0.6], [0.4, 0.9])
-    assert overoptimization_remark(two) == overoptimization_line(scores_of(two))
 
 
 def test_the_chart_has_both_curves_and_the_sentence() -> None:

@@ -54,6 +54,12 @@ def test_the_command_for_the_page_is_said_once() -> None:
     assert [line for line in out.splitlines() if line.startswith("page")] == ["page: cookhouse view 'runs/[x]'"]
 
 
+def test_a_finding_is_said_with_what_to_try() -> None:
+    text = {"finding": "x", "severity": "critical", "text": "0 of 64 groups differ", "advice": "easier problems"}
+    out = printed([START, Event(name="run.finding", step=4, text=text)], is_terminal=False)
+    assert "diagnosis after step 4: 0 of 64 groups differ\n  try: easier problems\n" in out
+
+
 def test_a_resumed_run_says_where_it_goes_on() -> None:
     resumed = Event(name="run.start", step=21, metrics={"total_steps": 60.0}, text=START.text)
     assert "supervised of m in runs/[x], going on after step 21 of 60\n" in printed([resumed], is_terminal=False)

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.diagnosis.series import GRPO, rollouts
 from tests.pages.reader import Page
 from tests.runs.kit import make_run
+
+from cookhouse.report import run_page
+from cookhouse.runs import read_record
 
 HOSTILE = '</pre></table><script>alert(1)</script><img src=x onerror="alert(2)"> {{ 7 * 7 }} \x1b[2J\u202e'
 SHOWN = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
@@ -44,6 +48,24 @@ def test_the_page_says_what_the_run_is_and_draws_its_curves(client: TestClient, 
     assert told.index("batch_size 3 set") < told.index("2 defaults") < told.index("lora_rank 8 default")
     assert "one two" in told
     assert page.values("style") == []
+
+
+def test_what_the_metrics_show_to_be_wrong_is_on_the_page_and_in_its_json(client: TestClient, runs: Path) -> None:
+    # Catches a run that trains for nothing and looks like any other.
+    make_run(runs / "a", rows=rollouts(6, mixed=0), recipe="rl_basic", **GRPO)
+    make_run(runs / "b", rows=rollouts(6, mixed=0.5, reward=lambda step: step / 6), recipe="rl_basic", **GRPO)
+    [finding] = client.get("/api/runs/a/-/").json()["findings"]
+    assert (finding["name"], finding["severity"], finding["step"]) == ("no_spread", "critical", 6)
+    assert finding["evidence"]["env/all/by_group/frac_mixed"] == 0.0
+    for address in ("/runs/a/-/", "/runs/a/-/now"):
+        told = Page(client.get(address).text).text
+        assert finding["title"] in told
+        assert f"Try: {finding['advice']}" in told
+    assert client.get("/api/runs/b/-/").json()["findings"] == []
+    for name in "ab":
+        record = read_record(runs / name)
+        assert [each.as_json() for each in record.findings] == client.get(f"/api/runs/{name}/-/").json()["findings"]
+        assert all(each.title in Page(run_page(record)).text for each in record.findings)
 
 
 def test_nothing_in_a_run_is_obeyed(client: TestClient, runs: Path) -> None:

@@ -39,7 +39,7 @@ from cookhouse.algorithms.base.rows import (
     split_off,
     split_rows,
 )
-from cookhouse.algorithms.base.run import cleanup, open_run, planned_steps, refuse_longer, scheduled
+from cookhouse.algorithms.base.run import cleanup, open_run, planned_steps, refuse_longer, scheduled, watch_findings
 from cookhouse.algorithms.base.second_model import open_sampler, sampler_at, sampler_place
 from cookhouse.algorithms.base.spending import ExpectedTokens, in_steps
 from cookhouse.algorithms.base.state import OpenedRun, SavedWeights, Steps, TrainingState
@@ -85,7 +85,6 @@ from cookhouse.algorithms.rollouts.reinforcement import (
     init_rl_session,
     keep_rl_examples,
     last_step,
-    policy_log_slot,
     post_kl,
     rollout_assembler,
     rollout_source,
@@ -225,7 +224,6 @@ __all__ = [
     "pair_renderer",
     "pairs_of_logprobs",
     "planned_steps",
-    "policy_log_slot",
     "policy_objective",
     "post_kl",
     "previews_of",
@@ -257,4 +255,5 @@ __all__ = [
     "trained_figure",
     "training_loop",
     "training_workflow",
+    "watch_findings",
 ]

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cookhouse.cli.tables import shortened, side_by_side
+from cookhouse.diagnosis import Finding
 from cookhouse.errors import printable
 from cookhouse.runs import AnswerSample, RunPlan, RunSummary
 from cookhouse.runs.history.facts import usage_text
@@ -26,8 +27,6 @@ from cookhouse.telemetry import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from cookhouse.sweeps.record import SweepRecord
     from cookhouse.sweeps.state import SweepState
 
@@ -123,6 +122,9 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
         say(console, f"({ERRORS_IN_WORDS})", style="dim")
     if summary.stopped is not None:
         say(console, f"\n{summary.stopped}")
+    if summary.findings:
+        say(console, "")
+        print_findings(console, summary.findings)
     if summary.remark is not None:
         say(console, f"\n{summary.remark}")
     for sample in summary.samples:
@@ -145,6 +147,13 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
             say_fact(console, f"{label:<14}", str(fact))
     command = f"{program} {summary.next_command.removeprefix('cookhouse ')}"
     say_command(console, f"{'to continue' if summary.is_interrupted else 'next':<14}", command)
+
+
+def print_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """What the metrics of a run show to be wrong, each with what to try."""
+    for finding in findings:
+        say_fact(console, f"{'diagnosis':<14}", printable(finding.title))
+        say_fact(console, f"{'try':<14}", printable(finding.advice))
 
 
 def _print_sample(console: Console, sample: AnswerSample) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cookhouse.diagnosis import Finding
 from cookhouse.telemetry import Headline, Metric, after_step, find_metric
 from cookhouse.weights.checkpoints import Checkpoint
 
@@ -92,6 +93,8 @@ class RunRecord:
     """What the run's teacher itself answered."""
     warnings: Sequence[str] = ()
     """What it warned of."""
+    findings: Sequence[Finding] = ()
+    """What its metrics show to be wrong, the gravest first."""
     notes: Sequence[str] = ()
     """What it said of its data and settings before it trained."""
     gaps: Sequence[str] = ()

@@ -12,7 +12,6 @@ from cookhouse.pages import document
 from cookhouse.report.columns import MetricColumns
 from cookhouse.report.examples import TEACHER, asked_questions, evaluation_text
 from cookhouse.report.held_out import held_out_table
-from cookhouse.report.overfitting import overfitting_remark
 from cookhouse.report.overoptimization import overoptimization_chart
 from cookhouse.report.record import RunPart, RunRecord, checkpoint_text
 from cookhouse.report.run_charts import RunCharts
@@ -54,9 +53,8 @@ def run_page(record: RunRecord) -> str:
         is_synthetic=is_synthetic,
         problem=None,
         gaps=record.gaps,
-        findings=[],
+        findings=[finding.as_json() for finding in record.findings],
         warnings=record.warnings,
-        remark=overfitting_remark(record.metrics, record.checkpoints, record.declared),
         notes=record.notes,
         resume=record.resume,
         links=[],

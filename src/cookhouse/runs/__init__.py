@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cookhouse.runs.artifacts import put_run, run_prefix
+    from cookhouse.runs.findings import read_findings
     from cookhouse.runs.folder.choice import (
         FolderChoice,
         FolderSpec,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "artifacts": ("put_run", "run_prefix"),
+    "findings": ("read_findings",),
     "folder.choice": ("FolderChoice", "FolderSpec", "choose_folder", "decided_by_data", "recorded_synthetic"),
     "listing.deletion": ("check_deletable", "delete_run", "needs_of", "runs_that_need"),
     "folder.replaced": ("settling",),
@@ -79,6 +81,7 @@ __all__ = [
     "overview_of",
     "overviews_of",
     "put_run",
+    "read_findings",
     "read_history",
     "read_launches",
     "read_record",

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from cookhouse.errors import InputError
 from cookhouse.report import RecordedAnswer, RunPart, RunRecord
+from cookhouse.runs.findings import findings_of
 from cookhouse.runs.history.facts import facts_of, place_of
 from cookhouse.runs.history.launches import History, RunStatus, read_history
 from cookhouse.runs.listing.find import find_runs, is_run
@@ -95,6 +96,7 @@ def read_record(folder: Path, *, reads_metrics: bool = True) -> RunRecord:
         resume=resume,
         parts=parts,
         warnings=warnings,
+        findings=findings_of(metrics, config.get("config", {}), history, lambda: checkpoints),
         notes=notes,
         gaps=gaps,
     )

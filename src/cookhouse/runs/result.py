@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from cookhouse.diagnosis import Finding
 from cookhouse.errors import InputError
 from cookhouse.files import write_whole
 from cookhouse.runs.names import RESULT_FILE
@@ -63,6 +64,8 @@ class RunSummary:
     samples: Sequence[AnswerSample]
     remark: str | None = None
     """What the figures come to, in a sentence or two, where there is something to say."""
+    findings: Sequence[Finding] = ()
+    """What the metrics show to be wrong, the gravest first."""
     report: Path | None
     """The page with curves and answers, if it could be written."""
     state_path: str | None
@@ -153,5 +156,7 @@ def _summary(row: dict[str, Any]) -> RunSummary:
     paths = {name: None if row[name] is None else Path(row[name]) for name in ("folder", "report")}
     figures = [Figure(**figure) for figure in row["figures"]]
     samples = [AnswerSample(**sample) for sample in row["samples"]]
+    findings = [Finding(**finding) for finding in row.get("findings", ())]
     synthetic = tuple(row.get("synthetic", ()))
-    return RunSummary(**{**row, **paths, "figures": figures, "samples": samples, "synthetic": synthetic})
+    parts = {"figures": figures, "samples": samples, "findings": findings, "synthetic": synthetic}
+    return RunSummary(**{**row, **paths, **parts})

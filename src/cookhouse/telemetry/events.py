@@ -21,6 +21,9 @@ the same in words."""
 RUN_WARNING: Final = "run.warning"
 """Step, where it is of one; metrics that it is about; text `text`: what goes wrong and the ways out. Stays on the run's
 page."""
+RUN_FINDING: Final = "run.finding"
+"""Step; metrics that show it; text `finding`, the name of the rule, `severity`, `text`, a sentence with the figures,
+and `advice`, what to try next. Once in a launch, when it becomes true."""
 RUN_INTERRUPT: Final = "run.interrupt"
 """Somebody asked the run to stop."""
 RUN_ENDS: Final = "run.ends"

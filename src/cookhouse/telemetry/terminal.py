@@ -84,6 +84,9 @@ class TerminalSink:
                 self._say(f"note: {record.text['text']}")
             case events.RUN_WARNING:
                 self._say(f"warning: {record.text['text']}")
+            case events.RUN_FINDING:
+                self._say(f"diagnosis after step {record.step}: {record.text['text']}")
+                self._say(f"  try: {record.text['advice']}")
             case events.RUN_ESTIMATE:
                 self._say(record.text["text"])
             case events.TRAINING_STEP:

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cookhouse.diagnosis import Finding, is_read
 from cookhouse.errors import InputError
 from cookhouse.pages import run_address
-from cookhouse.report import overfitting_remark
 from cookhouse.report.columns import MetricColumns
 from cookhouse.report.examples import asked_questions, evaluation_text
 from cookhouse.report.held_out import held_out_table
-from cookhouse.report.overfitting import is_read
+from cookhouse.runs.findings import findings_of, read_checkpoints
 from cookhouse.runs.history.facts import duration, facts_of, place_of
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.find import FoundRun
@@ -55,10 +55,9 @@ def summary_of(run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
         "progress_text": _progress_text(overview, progress),
         "warnings": list(run.history.warnings),
         "notes": list(run.history.notes),
-        "remark": _remark(run, columns),
         "problem": run.problem,
         "gaps": [],
-        "findings": [],
+        "findings": [finding.as_json() for finding in _findings(run, columns)],
         "resume": None,
         "done": overview.steps / overview.total_steps if overview.steps and overview.total_steps else None,
         "parts": [
@@ -155,12 +154,9 @@ def _state_text(run: FoundRun, overview: RunOverview) -> str:
     return ": ".join(filter(None, (overview.status, overview.error or run.history.launches[-1].stopped)))
 
 
-def _remark(run: FoundRun, columns: MetricColumns) -> str | None:
-    try:
-        saved = [each.checkpoint for each in saved_weights(run)]
-    except InputError:  # said next to the checkpoints
-        saved = []
-    return overfitting_remark(columns.rows(filter(is_read, columns.names)), saved, run.history.declared)
+def _findings(run: FoundRun, columns: MetricColumns) -> list[Finding]:
+    rows = columns.rows(filter(is_read, columns.names))
+    return findings_of(rows, run.record.get("config", {}), run.history, lambda: read_checkpoints(run.path))
 
 
 def _held_out(run: FoundRun, columns: MetricColumns) -> dict[str, Any] | None:

@@ -18,7 +18,15 @@ import chz
 from cookhouse import algorithms as alg
 from cookhouse.errors import InputError
 from cookhouse.registry import Descent, ModelVersion
-from cookhouse.runs import FolderChoice, RunFolder, RunResult, RunSummary, open_folder
+from cookhouse.runs import (
+    FolderChoice,
+    RunFolder,
+    RunResult,
+    RunSummary,
+    open_folder,
+    read_findings,
+    read_history,
+)
 from cookhouse.runs.names import REPORT_FILE
 from cookhouse.settings import OptimizerSettings, has_default
 from cookhouse.telemetry import events, read_metrics
@@ -70,6 +78,7 @@ class FlatState(alg.RunState):
             seconds=seconds,
             figures=(),
             samples=(),
+            findings=read_findings(path, self.context.folder.config, read_history(path)),
             report=report if report.exists() else None,
             state_path=None,
             sampler_path=sampler_path,
@@ -162,6 +171,7 @@ async def init_folder(context: alg.RunContext) -> RunFolder:
     context.closing.push_async_callback(_close_folder, context, folder)
     context.telemetry.add(folder.run_json)
     await alg.start_sinks(context, folder.path)
+    alg.watch_findings(context, folder)
     context.closing.callback(_report_rows, context, folder)
     return folder
 

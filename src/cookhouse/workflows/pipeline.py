@@ -57,6 +57,7 @@ class PipelineRunState(alg.RunState):
             figures=last.figures,
             samples=last.samples,
             remark=last.remark,
+            findings=last.findings,
             report=last.report,
             state_path=last.state_path,
             sampler_path=last.sampler_path,

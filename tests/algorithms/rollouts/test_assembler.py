@@ -95,7 +95,7 @@ async def test_observations_get_the_logprob_of_the_same_token() -> None:
     assert values(batch.data_D[0], "mask") == [0, 1, 1, 0, 1]
 
 
-async def test_groups_with_one_reward_are_left_out_and_said_to_be() -> None:
+async def test_groups_with_one_reward_are_left_out() -> None:
     constant = group(turn([1], [2], [-1.0]), rewards=(1.0, 1.0))
     settings = AdvantageSettings(constant_reward_groups="remove")
     batch = await RolloutAssembler(settings, Telemetry())([constant, TWO_TURNS])
@@ -151,12 +151,11 @@ async def test_an_answer_that_was_cut_is_masked_and_still_a_baseline_for_the_oth
     assert batch.payload.num_datums_P == [2, 2]
 
 
-async def test_a_batch_of_cut_answers_alone_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_batch_of_cut_answers_alone_has_no_datum() -> None:
     cut = turn([1], [2], [-1.0], is_truncated=True)
     settings, overlong = AdvantageSettings(advantage_normalization="batch"), OverlongSettings(overlong_answers="mask")
     batch = await RolloutAssembler(settings, Telemetry(), overlong=overlong)([one_turn(cut, cut, rewards=[0, 1])])
     assert (batch.data_D, batch.payload.num_datums_P) == ([], [0])
-    assert "all answers of 1 groups were cut at their limit of tokens" in caplog.text
 
 
 async def test_a_punishment_changes_advantages_and_not_which_groups_are_left_out() -> None:
@@ -168,6 +167,19 @@ async def test_a_punishment_changes_advantages_and_not_which_groups_are_left_out
     batch = await RolloutAssembler(settings, Telemetry(), overlong=overlong)(groups)
     assert [values(datum, "advantages") for datum in batch.data_D] == [[0.75] * 3, [-0.75]]  # rewards 1.5 and 0
     assert batch.payload.num_datums_P == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "settings", [AdvantageSettings(), AdvantageSettings(constant_reward_groups="remove")], ids=["keep", "remove"]
+)
+async def test_a_step_without_a_spread_takes_no_gradient_from_the_punishment(settings: AdvantageSettings) -> None:
+    # Catches a step in which every answer is equally wrong, and the model learns to be short and nothing else.
+    overlong = OverlongSettings(overlong_answers="punish", max_tokens=4, overlong_cache_tokens=2)
+    long, short = turn([1], [2, 3, 4], [-1.0] * 3), turn([1], [2], [-1.0])
+    groups = [one_turn(long, short, rewards=[0.0, 0.0]), one_turn(short, long, rewards=[1.0, 1.0])]
+    batch = await RolloutAssembler(settings, Telemetry(), overlong=overlong)(groups)
+    assert batch.data_D
+    assert [value for datum in batch.data_D for value in values(datum, "advantages") if value] == []
 
 
 def credit_to_the_first(group: TrajectoryGroup, settings: AdvantageSettings) -> list[list[float]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.diagnosis.series import GRPO, rollouts
 from tests.runs.kit import make_run
 
 from cookhouse.cli import main
@@ -229,6 +230,22 @@ def test_a_finished_run_is_shown_with_what_came_of_it(capsys: pytest.CaptureFixt
     assert re.search(r"  step 2 +sampler +\S+/final", out)
     assert "runs/own/report.html" in out
     assert "to continue" not in out
+
+
+def test_what_the_metrics_show_to_be_wrong_is_shown_and_in_the_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "d" / "wrong", rows=rollouts(4, mixed=0), recipe="rl_basic", **GRPO)
+    make_run(tmp_path / "d" / "right", number=1, rows=[{"step": 0, "optim/lr": 1.0, "train/loss": 2.0}])
+    under = ("--under", str(tmp_path / "d"))
+    assert call("runs", "list", "--json", *under) == 0
+    found = {row["name"]: row["findings"] for row in json.loads(capsys.readouterr().out)}
+    assert found["right"] == []
+    [finding] = found["wrong"]
+    assert finding["title"].startswith("0 of 64 groups had different rewards in the last 4 steps")
+    assert call("runs", "show", "wrong", *under) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"diagnosis {finding['title']} try {finding['advice']}" in out
 
 
 def test_compare_names_every_setting_that_differs_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:

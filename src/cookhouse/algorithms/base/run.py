@@ -13,10 +13,12 @@ from cookhouse.algorithms.stages.registering import is_registered, register_run
 from cookhouse.algorithms.stages.sinks import start_sinks
 from cookhouse.algorithms.stages.stage import Stage, stage
 from cookhouse.algorithms.stages.state import RunContext
+from cookhouse.diagnosis import FindingsWatch, RunFacts
 from cookhouse.errors import InputError
 from cookhouse.files import file_errors
 from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import RunFolder, open_folder
+from cookhouse.runs.findings import read_checkpoints
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, Values, events, metrics_at, read_metrics
 from cookhouse.training import (
@@ -83,6 +85,7 @@ async def open_run(
         for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.run_json):
             telemetry.add(sink)
     await start_sinks(context, folder.path)
+    watch_findings(context, folder, steps.total_steps)
     telemetry.event(
         events.RUN_START,
         step=cursor.step,
@@ -106,6 +109,14 @@ async def open_run(
         await open_judges(context, config, evaluators, session.service)
     best = None if config.keep_best is None else _best_weights(config, folder, session)
     return OpenedRun(folder=folder, cursor=cursor, session=session, best=best, meter=counted)
+
+
+def watch_findings(context: RunContext, folder: RunFolder, total_steps: int | None = None) -> None:
+    """Report findings in the metrics of a run as they become true; None: how many steps it takes is unknown."""
+    facts = RunFacts(
+        settings=context.folder.config, total_steps=total_steps, checkpoints=lambda: read_checkpoints(folder.path)
+    )
+    context.telemetry.add(FindingsWatch(context.telemetry, facts, read_metrics(folder.metrics)))
 
 
 def _best_weights(config: TrainingSettings, folder: RunFolder, session: TrainingSession) -> BestWeights:

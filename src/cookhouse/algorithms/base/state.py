@@ -11,12 +11,12 @@ from cookhouse.algorithms.base.spending import ExpectedTokens, cost_text, expect
 from cookhouse.algorithms.stages.state import RunState
 from cookhouse.chat import Renderer
 from cookhouse.registry import ModelVersion
-from cookhouse.report import RecordedAnswer, checkpoint_text, overfitting_remark, overoptimization_remark
-from cookhouse.runs import AnswerSample, Figure, RunFolder, RunResult, RunSummary, read_history
+from cookhouse.report import RecordedAnswer, checkpoint_text
+from cookhouse.runs import AnswerSample, Figure, RunFolder, RunResult, RunSummary, read_findings, read_history
 from cookhouse.runs.history.facts import usage_of
 from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
-from cookhouse.telemetry import Metric, keys, read_metrics
+from cookhouse.telemetry import keys, read_metrics
 from cookhouse.training import AdamSchedule, BestWeights, LoopOutcome, Objective, ScheduledEvaluation, TrainingSession
 from cookhouse.training.clients.metering import TokenMeter
 from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, Checkpoint, CheckpointFile, Cursor, named_by_run
@@ -124,7 +124,7 @@ class TrainingState(RunState):
             seconds=seconds,
             figures=self.figures(first, last, self.eval_results),
             samples=_samples(self, self.config.num_samples),
-            remark=_remark(rows, saved, history.declared),
+            findings=read_findings(folder.path, self.context.folder.config, history),
             report=report if report.exists() else None,
             state_path=next((point.state_path for point in saved if point.state_path), None),
             sampler_path=next((point.sampler_path for point in saved if point.sampler_path), None),
@@ -139,11 +139,6 @@ class TrainingState(RunState):
         metrics = {**outcome.metrics, **self.eval_results}
         self.eval_results = with_plain_names(self.eval_results)
         return RunResult(state=self, metrics=metrics, artifacts=_artifacts(folder, summary), summary=summary)
-
-
-def _remark(rows: Sequence[Row], saved: Sequence[Checkpoint], own: Mapping[str, Metric]) -> str | None:
-    remarks = [overoptimization_remark(rows), overfitting_remark(rows, saved, own)]
-    return "\n".join(filter(None, remarks)) or None
 
 
 def _stopped(state: TrainingState) -> str | None:

@@ -1,6 +1,5 @@
 """Groups of rollouts to the datums that train on them: advantages, assembly, and what a reference adds to them."""
 
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -20,6 +19,7 @@ from cookhouse.rl import (
     remove_constant_reward_groups,
     trained_advantages,
 )
+from cookhouse.rl.learning.advantages import rewards_differ
 from cookhouse.rl.learning.batch import normalize_advantages
 from cookhouse.rl.learning.overlong import is_masked, punish_overlong
 from cookhouse.settings import AdvantageSettings
@@ -27,8 +27,6 @@ from cookhouse.settings.rollouts import OverlongSettings
 from cookhouse.telemetry import Telemetry
 from cookhouse.training.clients.logprobs import ComputeLogprobs, target_logprobs
 from cookhouse.training.work import Assembled
-
-logger = logging.getLogger(__name__)
 
 Adjust = Callable[
     [Sequence[tinker.Datum], Sequence[TrajectoryGroup]], Awaitable[tuple[Sequence[tinker.Datum], Mapping[str, float]]]
@@ -79,22 +77,18 @@ class RolloutAssembler:
         settings = self.settings
         advantages_of = ADVANTAGES.find(settings.advantage)
         masked = partial(is_masked, settings=self.overlong)
-        # By the rewards of the environment: a punishment for length alone makes no group worth learning from.
         kept = groups_P if settings.constant_reward_groups == "keep" else remove_constant_reward_groups(groups_P)
+        # Where the environment's rewards differ in no group, length alone would be learned.
+        punishes = self.overlong.overlong_answers == "punish" and any(map(rewards_differ, groups_P))
+        rewarded = [punish_overlong(group, self.overlong) for group in kept] if punishes else kept
         with self.telemetry.span("compute_advantages"):
-            advantages_P = [advantages_of(self._rewarded(group), settings) for group in kept]
+            advantages_P = [advantages_of(group, settings) for group in rewarded]
         with self.telemetry.span(self.span):
             made = [
                 (datum, group)
                 for group, advantages_G in zip(kept, advantages_P, strict=True)
                 for datum in assemble_group(group, advantages_G, is_masked=masked)
             ]
-            if not made:
-                logger.warning(
-                    "all answers of %d groups were cut at their limit of tokens, and overlong_answers=mask leaves them "
-                    "out: there is nothing to learn from; raise max_tokens",
-                    len(kept),
-                )
             data_D = [datum for datum, _ in made]
             metrics: dict[str, float] = {}
             if self.reference is not None:
@@ -120,10 +114,6 @@ class RolloutAssembler:
             num_datums_P=[counts[id(group)] for group in groups_P],
         )
         return Assembled(data_D=data_D, payload=payload, metrics=metrics)
-
-    def _rewarded(self, group: TrajectoryGroup) -> TrajectoryGroup:
-        """The group with the rewards that it is trained with."""
-        return punish_overlong(group, self.overlong) if self.overlong.overlong_answers == "punish" else group
 
 
 def _fill(data_D: Sequence[tinker.Datum], logprobs_D_T: Sequence[NDArray[np.float32]]) -> list[tinker.Datum]:

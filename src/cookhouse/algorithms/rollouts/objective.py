@@ -1,6 +1,5 @@
 """The service's policy losses over rollouts, what their answers say, and a warning where ratios run away."""
 
-import math
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,9 +11,8 @@ from cookhouse.losses.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES
 from cookhouse.rl import clip_metrics, kl_metrics, sampling_metrics
 from cookhouse.rl.learning.batch import Reduction
 from cookhouse.rl.learning.kl import movement_metrics
-from cookhouse.settings import LossSettings, ReinforcementSettings
-from cookhouse.telemetry import Telemetry, events, keys, step_number
-from cookhouse.training import FinishedStep
+from cookhouse.settings import LossSettings
+from cookhouse.telemetry import keys
 from cookhouse.training.clients.client import TrainingClient
 from cookhouse.training.loop.objective import (
     LOSSES,
@@ -26,10 +24,6 @@ from cookhouse.training.loop.objective import (
     custom_metrics,
 )
 from cookhouse.training.work import Work
-
-WARN_AT = 0.5 * math.log(2)
-"""Nats a token between sampler and trainer. Where log-ratios are normal, n ratios are worth n · exp(−2 KL) samples, so
-that from here on less than half of what was sampled counts, and a few tokens with large ratios decide the step."""
 
 
 def policy_objective(settings: LossSettings, *, reduction: Reduction = "none") -> Objective[Any]:
@@ -142,50 +136,3 @@ async def _post_metrics(
 ) -> Mapping[str, float]:
     output = await pending
     return kl_metrics(data_D, [fields["logprobs"].to_numpy() for fields in output.loss_fn_outputs], suffix="_post")
-
-
-class DivergenceWatch:
-    """Warns by the event `run.warning`, once in a launch, where ratios run away and the loss bounds none."""
-
-    def __init__(self, telemetry: Telemetry, settings: ReinforcementSettings) -> None:
-        self._telemetry = telemetry
-        self._settings = settings
-        self._is_said = not settings.policy_loss.has_unbounded_ratio
-
-    def __call__(self, finished: FinishedStep) -> None:
-        found = {name: finished.metrics[name] for name in (keys.SAMPLER_KL, keys.EPOCHS_KL) if name in finished.metrics}
-        kl = sum(found.values())  # that of the last of several epochs
-        if self._is_said or not found or not kl >= WARN_AT:
-            return
-        self._is_said = True
-        step = step_number(finished.cursor.step)
-        lag = finished.metrics.get("rollouts/lag_mean", 0.0)
-        text = (
-            f"in step {step:,} the weights that sampled are {kl:.2g} nats a token from those that are "
-            f"trained ({' + '.join(found)}), at a mean lag of {lag:.2g} steps; from {WARN_AT:.2f} on less than half of "
-            f"what was sampled counts, and a few large ratios decide a step. Ways out: {_ways_out(self._settings)}"
-        )
-        metrics = {**found, "rollouts/lag_mean": lag}
-        self._telemetry.event(events.RUN_WARNING, step=step, metrics=metrics, text=text)
-
-
-def _ways_out(settings: ReinforcementSettings) -> str:
-    lowered = [
-        f"a lower {name} (now {value})"
-        for name, value, least in (
-            ("max_steps_off_policy", settings.max_steps_off_policy, 0),
-            ("num_substeps", settings.num_substeps, 1),
-            ("ppo_epochs", settings.ppo_epochs, 1),
-        )
-        if value > least
-    ]
-    other = [] if settings.temperature == 1 else ["temperature=1"]
-    return "; ".join(
-        [
-            *lowered,
-            *other,
-            "loss_fn=ppo, which clips the ratio",
-            "loss_fn=cispo, which truncates it and lets every token teach",
-            "a lower learning_rate",
-        ]
-    )

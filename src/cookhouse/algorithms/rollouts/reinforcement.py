@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
-from cookhouse.algorithms.base.counts import CountingLog
 from cookhouse.algorithms.base.evaluation import NamedEvaluator
 from cookhouse.algorithms.base.example_log import Keeper
 from cookhouse.algorithms.base.facts import Row
@@ -16,7 +15,7 @@ from cookhouse.algorithms.base.run import open_run, scheduled
 from cookhouse.algorithms.base.second_model import sampler_at
 from cookhouse.algorithms.base.state import OpenedRun, Steps
 from cookhouse.algorithms.rollouts.assembler import Adjust, RolloutAssembler, RolloutPayload
-from cookhouse.algorithms.rollouts.objective import DivergenceWatch, policy_objective, post_step_divergence
+from cookhouse.algorithms.rollouts.objective import policy_objective, post_step_divergence
 from cookhouse.algorithms.rollouts.pool import FinishedGroup, RolloutPool
 from cookhouse.algorithms.rollouts.problems import Environments, Problems, read_problems
 from cookhouse.algorithms.rollouts.refill import Refill
@@ -25,7 +24,7 @@ from cookhouse.algorithms.rollouts.rollouts import OpenedRollouts, open_rollouts
 from cookhouse.algorithms.rollouts.source import RolloutSource
 from cookhouse.algorithms.rollouts.state import RolloutState
 from cookhouse.algorithms.rollouts.trained_logprobs import trained_logprobs
-from cookhouse.algorithms.stages.stage import Stage, stage
+from cookhouse.algorithms.stages.stage import stage
 from cookhouse.algorithms.stages.state import RunContext
 from cookhouse.chat import Renderer
 from cookhouse.rl import ADVANTAGES, TrajectoryGroup
@@ -34,7 +33,7 @@ from cookhouse.rl.learning.overlong import is_masked, overlong_metrics
 from cookhouse.runs import RunFolder, RunResult
 from cookhouse.settings import ReinforcementSettings
 from cookhouse.telemetry import keys, read_metrics
-from cookhouse.training import Answered, ComputeLogprobs, FinishedStep, Objective, ScheduledEvaluation, TrainingClient
+from cookhouse.training import Answered, ComputeLogprobs, Objective, ScheduledEvaluation, TrainingClient
 from cookhouse.training.work import Work
 
 logger = logging.getLogger(__name__)
@@ -194,25 +193,6 @@ def rollout_assembler(
         adjust=adjust,
         span=span,
     )
-
-
-def policy_log_slot(name: str, *, event: str) -> Stage:
-    """Reports steps, under `event` too, and warns of ratios."""
-
-    def make(
-        context: RunContext, config: ReinforcementSettings, opened: OpenedRun, steps: Steps
-    ) -> Callable[[FinishedStep], None]:
-        telemetry, metrics = context.telemetry, opened.folder.metrics
-        log = CountingLog(telemetry, steps.total_steps, steps.steps_per_epoch, metrics, event=event)
-        watch = DivergenceWatch(telemetry, config)
-
-        def log_and_watch(finished: FinishedStep) -> None:
-            log(finished)
-            watch(finished)
-
-        return log_and_watch
-
-    return Stage(name=name, function=make)
 
 
 @stage(name="keep_examples")

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -68,7 +68,7 @@ def list_(
     parents = {run.name: run.parent for run in kept}
     overviews = _overviews([run for run in kept if _top(run.name, parents) in newest])
     if as_json:
-        typer.echo(json.dumps([overview.as_json() for overview in overviews], indent=1))
+        typer.echo(json.dumps(_as_json(overviews, {run.name: run for run in kept}), indent=1))
         return
     if not overviews:
         recipes = ", ".join(sorted({str(run.record.get("recipe", "?")) for run in found}))
@@ -193,6 +193,17 @@ def _overviews(runs: Sequence[FoundRun]) -> "list[RunOverview]":
     from cookhouse.runs.listing.overview import overviews_of
 
     return overviews_of(runs)
+
+
+def _as_json(overviews: "Sequence[RunOverview]", runs: Mapping[str, FoundRun]) -> list[dict[str, Any]]:
+    """With the findings of each, for which all of its metrics are read."""
+    from cookhouse.runs import read_findings
+
+    def findings(run: FoundRun) -> list[dict[str, Any]]:
+        found = read_findings(run.path, run.record.get("config", {}), run.history)
+        return [finding.as_json() for finding in found]
+
+    return [{**overview.as_json(), "findings": findings(runs[overview.name])} for overview in overviews]
 
 
 def _name_of(path: Path, under: Path) -> str:

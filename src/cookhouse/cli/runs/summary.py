@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from cookhouse.cli.summary import print_sweep
+from cookhouse.cli.summary import print_findings, print_sweep
 from cookhouse.cli.tables import fitted, shortened, side_by_side, when
 from cookhouse.errors import InputError, printable
 from cookhouse.report import Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
@@ -34,6 +34,7 @@ def print_run(path: Path, name: str, resume: str) -> None:
         say_fact(console, f"{label:<{_LABEL_CELLS}}", printable(str(fact)))
     for warning in record.warnings:
         say_fact(console, f"{'warning':<{_LABEL_CELLS}}", printable(warning))
+    print_findings(console, record.findings)
     for gap in record.gaps:
         say_fact(console, f"{'note':<{_LABEL_CELLS}}", printable(gap))
     if is_sweep(path):

@@ -3,7 +3,6 @@
 Legend: G members of a group, T turns (or tokens) of one episode.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -14,8 +13,6 @@ from cookhouse.errors import InputError
 from cookhouse.naming import OpenSet
 from cookhouse.rl.trajectory import TrajectoryGroup, differ
 from cookhouse.settings import AdvantageSettings
-
-logger = logging.getLogger(__name__)
 
 Floats: TypeAlias = NDArray[np.float64]
 Advantages: TypeAlias = Callable[[TrajectoryGroup, AdvantageSettings], Sequence[Sequence[float] | Floats]]
@@ -137,12 +134,9 @@ def rewards_differ(group: TrajectoryGroup) -> bool:
 
 
 def remove_constant_reward_groups(groups_P: Sequence[TrajectoryGroup]) -> list[TrajectoryGroup]:
-    """The groups whose total rewards differ. If none do, the first one, with a warning: a step needs something."""
+    """The groups whose total rewards differ. If none do, the first one: a step needs something."""
     kept = [group for group in groups_P if rewards_differ(group)]
-    if kept or not groups_P:
-        return kept
-    logger.warning("all %d groups have constant rewards: this step has nothing to learn from", len(groups_P))
-    return [groups_P[0]]
+    return kept or list(groups_P[:1])
 
 
 def _turn_rewards(group: TrajectoryGroup, member: int) -> Floats:

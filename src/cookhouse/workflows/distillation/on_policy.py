@@ -265,7 +265,7 @@ def on_policy_workflow(
         loop=alg.training_loop(
             get_work=get_distillation_batch,
             forward_backward=alg.objective_slot("distillation_forward_backward"),
-            log=alg.policy_log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
+            log=alg.log_slot("log_distillation_metrics", event=events.DISTILLATION_STEP),
             keep=alg.keep_rl_examples,
             look_back=alg.post_kl,
             publish=alg.publish_weights,

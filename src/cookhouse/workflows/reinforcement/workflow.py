@@ -41,7 +41,7 @@ def reinforcement_workflow(
         loop=alg.training_loop(
             get_work=do_rollout,
             forward_backward=alg.objective_slot("ppo_update"),
-            log=alg.policy_log_slot("log_rl_metrics", event=events.RL_STEP),
+            log=alg.log_slot("log_rl_metrics", event=events.RL_STEP),
             keep=alg.keep_rl_examples,
             look_back=alg.post_kl,
             publish=alg.publish_weights,
