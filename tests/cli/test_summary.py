@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -51,8 +52,8 @@ def test_summary_has_before_and_after_and_what_to_type() -> None:
     print_summary(out, summary(), ".venv/bin/cookhouse")
     lines = text_of(out).splitlines()
     assert "supervised of cookhouse/tiny: done after 10 of 10 steps, 61 s" in lines
-    assert [line.split()[-2:] for line in lines if "loss (nats" in line] == [["2.5000", "0.1250"]]
-    assert [line.split()[-2:] for line in lines if "exact match" in line] == [["0.0%", "87.5%"]]
+    assert [line.split()[-2:] for line in lines if "loss (nats" in line] == [["2.5", "0.125"]]
+    assert [line.split()[-2:] for line in lines if "exact match" in line] == [["0%", "87.5%"]]
     assert "prompt    2 [b]+ 2? ⏎ quick" in lines, "markup in a prompt must be shown, not obeyed"
     assert "before    five" in lines
     assert "after     4 ✓" in lines
@@ -132,7 +133,21 @@ def test_what_was_not_measured_is_no_zero() -> None:
     out = console()
     both = Figure(name="test/loss", label="loss", before=1.0, after=0.5)
     print_summary(out, summary(figures=(nothing, half, both)), "cookhouse")
-    assert [line.split()[-2:] for line in text_of(out).splitlines() if "exact match" in line] == [["-", "50.0%"]]
+    assert [line.split()[-2:] for line in text_of(out).splitlines() if "exact match" in line] == [["-", "50%"]]
+
+
+def test_errors_stand_beside_the_values_and_say_what_they_are() -> None:
+    # Catches ± 0% where all answers agree, and an error of which nobody knows the kind.
+    right = Figure(name="test/exact_match", label="exact match", before=0.0, after=1.0, is_share=True, stderr=0.0, n=6)
+    loss = Figure(name="test/nll", label="held-out loss", before=2.5, after=0.5123, stderr=0.0234)
+    out = console()
+    print_summary(out, summary(figures=(right, loss)), "cookhouse")
+    assert re.search(r"exact match +0% +100%, 61 to 100%, of 6\n", text_of(out))
+    assert re.search(r"held-out loss +2\.5 +0\.512 ± 0\.023\n", text_of(out))
+    assert "95% interval of a share" in text_of(out)
+    plain = console()
+    print_summary(plain, summary(), "cookhouse")
+    assert "interval" not in text_of(plain)
 
 
 def test_an_interrupted_run_says_how_to_continue() -> None:

@@ -69,6 +69,14 @@ async def test_a_service_without_an_answer_is_an_error(renderer: Renderer) -> No
         await ExactMatchEvaluator(conversations(*ROWS), renderer, max_tokens=8)(Empty())
 
 
+async def test_an_answer_that_the_limit_ended_is_counted(renderer: Renderer) -> None:
+    # Catches a limit that is told as a wrong answer.
+    client = Client({"one": "1<|im_end|>", "two": "two two two"})
+    length = len(get_tokenizer("cookhouse/tiny").encode("two two two"))
+    metrics = await ExactMatchEvaluator(conversations(*ROWS[:2]), renderer, max_tokens=length)(client)
+    assert (metrics["truncated"], metrics["malformed"]) == (0.5, 0.5)
+
+
 async def test_figures_and_answers_by_hand(renderer: Renderer) -> None:
     client = Client({"one": "1<|im_end|>", "two": " 2\n<|im_end|>", "red": "red<|im_end|>", "tea": "aet aet"})
     evaluate = ExactMatchEvaluator(conversations(*ROWS), renderer, max_tokens=9, group_by="skill")
@@ -78,6 +86,7 @@ async def test_figures_and_answers_by_hand(renderer: Renderer) -> None:
         "exact_match_stderr": pytest.approx((1 / 3) ** 0.5 / 2),
         "exact_match_n": 4.0,
         "malformed": 0.25,
+        "truncated": 0.0,
         "exact_match/math": 1.0,
         "exact_match/reverse": 0.0,
     }

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
 from cookhouse.errors import InputError
-from cookhouse.evals import accuracy, classification, is_exact_match, mean, standard_error, wilson_interval
+from cookhouse.evals import accuracy, classification, is_exact_match, mean, standard_error
 
 
 def test_nothing_to_score_is_none_and_never_zero() -> None:
@@ -53,27 +53,6 @@ def test_exact_match_ignores_whitespace_around_and_nothing_else() -> None:
     assert is_exact_match(" 42\n", "42")
     assert not is_exact_match("42.", "42")
     assert not is_exact_match("a  b", "a b")
-
-
-@pytest.mark.parametrize(
-    ("successes", "n", "expected"),
-    [
-        # As in the table of https://doi.org/10.1002/(SICI)1097-0258(19980430)17:8<857::AID-SIM777>3.0.CO;2-E
-        (81, 263, (0.2553, 0.3662)),
-        (15, 148, (0.0624, 0.1605)),
-        (0, 20, (0.0, 0.1611)),
-        (1, 29, (0.0061, 0.1718)),
-        (20, 20, (0.8389, 1.0)),
-    ],
-)
-def test_wilsons_interval(successes: float, n: int, expected: tuple[float, float]) -> None:
-    assert wilson_interval(successes, n) == pytest.approx(expected, abs=5e-5)
-
-
-@pytest.mark.parametrize(("successes", "n"), [(0, 0), (2, 1), (-1, 3)])
-def test_what_is_no_share_has_no_interval(successes: float, n: int) -> None:
-    with pytest.raises(InputError, match="is no share"):
-        wilson_interval(successes, n)
 
 
 @pytest.mark.parametrize("averaging", ["macro", "micro", "weighted"])

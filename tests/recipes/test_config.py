@@ -131,7 +131,7 @@ def test_evaluations_know_the_names_of_others() -> None:
 def test_metadata_is_a_mapping_or_its_json(given: Any) -> None:
     config = make_config(find_recipe("supervised"), {"user_metadata": given})
     assert config.user_metadata == {"team": "a", "run": "3"}
-    assert read_grid({"user_metadata": '{"team": "a", "run": "3"}'})[1] == {}
+    assert read_grid("supervised", {"user_metadata": '{"team": "a", "run": "3"}'})[1] == {}
 
 
 def test_metadata_that_is_none_is_told_how_to_write_it() -> None:

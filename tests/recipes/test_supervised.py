@@ -529,6 +529,18 @@ def test_defaults_are_those_of_the_vetted_run(
     assert (config.save_every, config.eval_every) == (20, eval_every)
 
 
+def test_a_dry_run_says_how_many_rows_are_held_out_and_how_many_are_measured(
+    make_config: MakeConfig, conversations: Callable[..., Path]
+) -> None:
+    # Catches rows that are neither trained on nor measured without a word.
+    split: dict[str, Any] = {"dataset_path": str(conversations("many.jsonl", 40)), "test_path": None}
+    plan = dry_run("supervised", make_config(**split, eval_fraction=0.25, num_eval=4))
+    said = "30 to train on, 10 held out, of which 4 are measured and 6 neither measured nor trained on"
+    assert plan.facts["conversations"] == said
+    whole = dry_run("supervised", make_config(**split, eval_fraction=0.25))
+    assert whole.facts["conversations"] == "30 to train on, 10 held out"
+
+
 def test_dry_run_counts_and_makes_nothing(make_config: MakeConfig, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     plan = dry_run("sl_basic", make_config())

@@ -19,12 +19,16 @@ from tests.waiting import wait_until
 
 import cookhouse
 from cookhouse.adapters import Adapters
+from cookhouse.cli import main
 from cookhouse.errors import InputError
-from cookhouse.recipes import Experiment, find_recipe
+from cookhouse.recipes import Experiment, Recipe, find_recipe
+from cookhouse.recipes.config import config_fields
+from cookhouse.recipes.recipe import every_recipe
 from cookhouse.recipes.run_sweep import NAME, read_grid, sweep_settings
 from cookhouse.registry import open_registry
 from cookhouse.runs import find_runs, read_history
 from cookhouse.service.local import service_folder
+from cookhouse.settings.facts import list_settings
 from cookhouse.sweeps.record import best_text, read_sweep
 from cookhouse.telemetry import read_metrics
 from cookhouse.training import FakeService
@@ -263,11 +267,77 @@ def test_files_of_earlier_sweeps_name_a_recipe() -> None:
 
 
 def test_commas_part_values_but_for_those_in_a_list() -> None:
-    single, several = read_grid({"a": "1,2", "b": "x", "c": '["a,b", "c"]', "d": '["a,b"]', "e": ""})
+    words = {"a": "1,2", "b": "x", "c": '["a,b", "c"]', "d": '["a,b"]', "e": ""}
+    single, several = read_grid("supervised", words)
     assert (single, several) == ({"b": "x", "d": "a,b", "e": ""}, {"a": ["1", "2"], "c": ["a,b", "c"]})
     for text in ("1,,2", "[1, 2"):
         with pytest.raises(InputError, match="a="):
-            read_grid({"a": text})
+            read_grid("supervised", {"a": text})
+
+
+def test_a_setting_that_is_a_list_is_one_value_as_in_a_run() -> None:
+    # Catches a sweep that trains on one file each where `run` mixes them, also by another name of the setting.
+    words = {"columns": "prompt:a,completion:b", "dataset": "a.csv,b.csv", "evaluators": "a,b"}
+    assert read_grid("supervised", words) == (words, {})
+    assert read_grid("supervised", {"columns": '["a:x,b:y", "a:x"]'})[1] == {"columns": ["a:x,b:y", "a:x"]}
+    assert read_grid("rl", {"env": "arithmetic,gsm8k", "price_per_million": "train:1,sample:2"})[1] == {}
+
+
+@pytest.mark.parametrize("recipe", every_recipe(), ids=lambda recipe: recipe.name)
+def test_settings_whose_help_says_commas_are_lists(recipe: Recipe[Any]) -> None:
+    # Catches a new setting of several names that a sweep takes apart.
+    said = {field.name for field in config_fields(recipe) if "comma" in field.doc}
+    assert said <= list_settings(recipe.config_class)
+
+
+def test_a_sweep_whose_runs_all_fail_says_an_error_once_and_leaves_no_command(
+    settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Catches an error per run and per table, and the advice to resume a folder that is not there.
+    words = [f"{name}={value}" for name, value in settings.items() if name != "dataset_path"]
+    words.append(f"dataset_path={tmp_path / 'nope.jsonl'}")
+    with pytest.raises(SystemExit) as caught:
+        main(["sweep", "supervised", *words, "lora_rank=8,16,32", "--adapters", "noop"])
+    said = capsys.readouterr()
+    assert caught.value.code == 1
+    assert (said.out + said.err).count("does not exist") == 1
+    assert "all 3 runs failed" in said.out
+    assert "cookhouse " not in said.out
+    assert not Path(settings["log_path"]).exists()
+
+
+def test_of_a_sweep_that_left_nothing_the_summary_names_no_file(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings["dataset_path"] = str(tmp_path / "nope.jsonl")
+    result = cookhouse.sweep("supervised", settings, grid={"lora_rank": [8, 16]}, adapters=fake())
+    assert (result.summary.next_command, result.summary.report, "folder" in result.artifacts) == ("", None, False)
+    assert len(result.state.errors) == 2
+
+
+def test_a_dry_run_plans_the_data_of_each_run(
+    settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Catches a plan that checks settings alone, so that a missing file shows when the sweep has run for hours.
+    words = [f"{name}={value}" for name, value in settings.items() if name != "batch_size"]
+
+    def planned(*more: str) -> int | str | None:
+        with pytest.raises(SystemExit) as caught:
+            main(["sweep", "supervised", *words, *more, "--dry-run"])
+        return caught.value.code
+
+    assert planned("batch_size=2,4") == 0
+    out = capsys.readouterr().out
+    shared, first, second = out.split("\n1-")[0], *out.split("\n1-")[1].split("\n2-")
+    assert "conversations" in shared
+    assert "steps" not in shared
+    assert "6 in all" in first
+    assert "3 in all" in second
+    words = [word for word in words if not word.startswith("dataset_path=")]
+    later = tmp_path / "nope.jsonl"
+    assert planned(f'dataset_path=["{tmp_path / "train.jsonl"}", "{later}"]', "batch_size=4") == 2
+    error = capsys.readouterr().err
+    assert "run 2-dataset_path=" in error
+    assert "nope.jsonl does not exist" in error
+    assert not Path(settings["log_path"]).exists()
 
 
 def test_a_metric_that_no_run_has_is_told(settings: dict[str, Any]) -> None:

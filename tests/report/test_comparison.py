@@ -113,7 +113,13 @@ def test_what_is_within_its_standard_error_is_no_best() -> None:
     assert noted(low=low, high=high)["test/exact_match"] == ([False, False], said)
     assert noted(low=low, high=high, far=far)["test/exact_match"] == ([False, False, True], "")
     [metric] = [each for each in compare({"low": low, "far": far}).metrics if each.name == "test/exact_match"]
-    assert metric.texts == ["50% ± 5%", "90% ± 5%"]
+    assert metric.texts == ["50.0% ± 5.0%", "90.0% ± 5.0%"]
+
+
+def test_a_count_has_no_star() -> None:
+    # Catches "tool_errors 0.11 ★" of a run that calls no tool any more.
+    some, none = (record(rows=[{"step": 5, "env/all/tool_errors": value}]) for value in (0.5, 0.11))
+    assert noted(a=some, b=none)["env/all/tool_errors"] == ([False, False], "")
 
 
 def test_a_tie_is_called_one() -> None:

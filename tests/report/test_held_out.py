@@ -11,7 +11,7 @@ ONE: dict[str, Any] = {
     "step": 0,
     "test/sums/correct": 0.25,
     "test/sums/correct_stderr": 0.125,
-    "test/sums/correct_n": 1200.0,
+    "test/sums/correct_n": 12.0,
     "test/nll": 2.5,
     "test/rate_low": 0.5,
     "test/left_n": 3.0,
@@ -23,12 +23,12 @@ def test_a_single_evaluation_has_values() -> None:
     """Catches rows for standard errors beside their metric, and columns that say the same three times."""
     table = held_out_table(curves_of([ONE], own={}))
     assert table is not None
-    assert table.header == ["metric", "value", "n"]
+    assert table.header == ["metric", "value"]
     assert table.rows == [
-        ["test/nll", "2.5", "-"],
-        ["test/left_n", "3", "-"],
-        ["test/rate_low", "0.5", "-"],
-        ["test/sums/correct", "25% ± 12.5%", "1,200"],
+        ["test/nll", "2.5"],
+        ["test/left_n", "3"],
+        ["test/rate_low", "0.5"],
+        ["test/sums/correct", "25%, 9 to 53%, of 12"],
     ]
 
 
@@ -41,8 +41,13 @@ def test_of_several_the_first_the_best_and_the_last() -> None:
     assert table is not None
     assert table.header == ["metric", "first", "best", "last", "difference"]
     rows = {row[0]: list(row[1:]) for row in table.rows}
-    assert rows["test/nll"] == ["2.5 (step 0)", "1 (step 2)", "1.5 (step 4)", "−1"]
-    assert rows["test/sums/correct"] == ["25% ± 12.5% (step 0)", "75% (step 2)", "50% ± 10% (step 4)", "+25 points"]
+    assert rows["test/nll"] == ["2.5 (before training)", "1 (after step 2)", "1.5 (after step 4)", "−1"]
+    assert rows["test/sums/correct"] == [
+        "25%, 9 to 53%, of 12 (before training)",
+        "75% (after step 2)",
+        "50% ± 10% (after step 4)",
+        "+25 points",
+    ]
     assert rows["test/rate_low"][-1] == "-"
 
 

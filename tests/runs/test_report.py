@@ -63,8 +63,8 @@ def test_everything_in_a_run_folder_is_on_the_page(tmp_path: Path) -> None:
 
 def test_the_best_is_the_lowest_loss_and_the_highest_match(tmp_path: Path) -> None:
     text = report(run_folder(tmp_path / "run")).text
-    assert "test/nll\n6 (step 0)\n2 (step 1)\n3 (step 2)\n−3" in text
-    assert "test/exact_match\n0% (step 0)\n50% (step 1)\n25% (step 2)\n+25 points" in text
+    assert "test/nll\n6 (before training)\n2 (after step 1)\n3 (after step 2)\n−3" in text
+    assert "test/exact_match\n0% (before training)\n50% (after step 1)\n25% (after step 2)\n+25 points" in text
 
 
 def test_an_error_of_a_metric_stands_beside_it_and_has_no_row_and_no_chart(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_an_error_of_a_metric_stands_beside_it_and_has_no_row_and_no_chart(tmp_p
     rows = [{"step": step, name: step, f"{name}_stderr": 1 / (step + 1), "env/all/correct_n": 9} for step in range(3)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = report(tmp_path).text
-    assert f"{name}\n0 ± 1 (step 0)\n2 ± 0.33 (step 2)\n2 ± 0.33 (step 2)\n+2" in text
+    assert f"{name}\n0.0 ± 1.0 (before training)\n2.00 ± 0.33 (after step 2)\n2.00 ± 0.33 (after step 2)\n+2" in text
     assert f"{name}_stderr" not in text
     [chart] = charts(tmp_path)
     assert chart["lines"][0]["points"] == [[0, 0, 1], [1, 1, 0.5], [2, 2, pytest.approx(1 / 3)]]

@@ -146,7 +146,7 @@ def test_a_value_has_its_standard_error() -> None:
     runs = {"a": errors, "b": [{"test/exact_match": 0.99, "test/exact_match_stderr": 0.04}], "c": []}
     made = table(runs, metric="test/exact_match")
     assert [row.stderr for row in made.rows] == [None, 0.04, None]
-    assert [made.text(row) for row in made.rows] == ["98%", "99% ± 4%", "-"]
+    assert [made.text(row) for row in made.rows] == ["98%", "99.0% ± 4.0%", "-"]
 
 
 def test_a_run_that_diverged_reads_as_that() -> None:

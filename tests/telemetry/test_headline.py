@@ -62,6 +62,7 @@ def chosen(*rows: Mapping[str, Any]) -> Headline | None:
         ({"test/bleu": 0.1, "test/bleu_n": 9, "train/loss": 6}, {"test/bleu": 0.5, "train/loss": 2}, "bleu 0.1 → 0.5"),
         ({"test/exact_match": 0.0, "train/loss": 6.38762}, {"train/loss": 0.5}, "training loss 6.39 → 0.5"),
         ({"test/exact_match": 0.04}, {"optim/lr": 0.5}, "exact match 4%"),
+        ({"test/nll": 6}, {"test/nll": 5.123, "test/nll_stderr": 0.25}, "held-out loss 6 → 5.12 ± 0.25"),
         ({}, {"test/exact_match": 0.75}, "exact match 75%"),
     ],
 )  # fmt: skip

@@ -251,7 +251,7 @@ def test_a_run_over_preferences_shows_accuracy_and_margin() -> None:
     evaluation = Event(name="eval.complete", step=1, metrics=held_out)
     out = printed([START, trained, evaluation], is_terminal=False)
     assert "step 1/1  loss 0.5000  accuracy 75%  margin +0.250  300 tokens/s" in out
-    assert "after step 1: accuracy 90.0% of 40, margin -0.500, 25.0% answered as chosen" in out
+    assert "after step 1: accuracy 90%, 77 to 96%, of 40; margin -0.500; 25.0% answered as chosen" in out
 
 
 def test_held_out_figures_have_their_error_and_their_number() -> None:
@@ -259,8 +259,18 @@ def test_held_out_figures_have_their_error_and_their_number() -> None:
     reward = {"test/env/all/reward/total": 0.5, "test/env/all/reward/total_stderr": 0.0512}
     found = {**reward, "test/env/all/total_episodes": 12.0, "test/env/all/correct": 0.5}
     evaluation = Event(name="eval.complete", step=2, metrics=found)
-    told = "after step 2: mean reward 0.500 ± 0.051, 12 held-out attempts\n"
+    told = "after step 2: mean reward 0.500 ± 0.051; 12 held-out attempts\n"
     assert told in printed([START, evaluation], is_terminal=False)
+
+
+def test_truncated_answers_are_told_where_there_are_some() -> None:
+    # Catches a limit of the measurement that reads as a wrong answer.
+    def told(truncated: float) -> str:
+        found = {"test/exact_match": 0.5, "test/truncated": truncated}
+        return printed([START, Event(name="eval.complete", step=2, metrics=found)], is_terminal=False)
+
+    assert "after step 2: exact match 50.0%; 40% of answers truncated at eval_max_tokens\n" in told(0.4)
+    assert "truncated" not in told(0.0)
 
 
 @pytest.mark.usefixtures("nothing_declared")
@@ -268,11 +278,11 @@ def test_a_metric_of_ones_own_is_told_as_it_says() -> None:
     """Catches a user's metric that a step does not tell, and one that nobody declared left out of an evaluation."""
     found = {"test/sums/right": 0.5, "test/sums/right_n": 8.0}
     evaluation = Event(name="eval.complete", step=2, metrics=found)
-    assert "after step 2: sums/right 0.5 of 8\n" in printed([START, evaluation], is_terminal=False)
+    assert "after step 2: sums/right 0.5, of 8\n" in printed([START, evaluation], is_terminal=False)
     declare_metric(Metric("critic/explained", line="explained {:.1%}"))
     declare_metric(Metric("right", is_share=True))
     trained = step(1, seconds=1.0)
     known = Event(name=trained.name, step=1, metrics={**trained.metrics, "critic/explained": 0.75})
     out = printed([START, known, evaluation], is_terminal=False)
     assert "step 1/10  loss 1.2500  explained 75.0%  300 tokens/s" in out
-    assert "after step 2: sums/right 50% of 8\n" in out
+    assert "after step 2: sums/right 50%, 22 to 78%, of 8\n" in out

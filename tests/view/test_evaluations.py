@@ -31,7 +31,7 @@ def test_the_list_has_what_each_run_came_to(client: TestClient, runs: Path) -> N
     assert {each["run"] for each in found} == {"score", "trained"}
     score = next(each for each in found if each["run"] == "score")
     [figure] = score["figures"]
-    assert (figure["text"], figure["stderr"], figure["n"]) == ("75% ± 5%", 0.05, 4)
+    assert (figure["text"], figure["stderr"], figure["n"]) == ("75%, 30 to 95%, of 4", 0.05, 4)
     assert (score["model"], score["stands_alone"], score["steps"]) == ("model-of-score", True, [])
     trained = next(each for each in found if each["run"] == "trained")
     assert (trained["steps"], trained["figures"][0]["value"], trained["figures"][0]["step"]) == ([0, 40], 0.5, 40)

@@ -29,11 +29,11 @@ def test_a_sweep_tells_how_its_runs_stand_and_which_is_the_best(client: TestClie
     assert found["by_state"] == {"finished": 6, "waiting": 1, "failed": 1}
     assert (found["num_runs"], found["num_left"], found["swept"]) == (8, 1, ["learning_rate", "lora_rank"])
     assert found["best"]["name"] == names[5]
-    assert found["best_text"].startswith(f"{names[5]}, exact match 83% ± 2.7%")
+    assert found["best_text"].startswith(f"{names[5]}, exact match 83.0% ± 2.7%")
     assert "less than the standard error of that" in found["remark"]
     best = found["runs"][5]
     assert best["settings"] == {"learning_rate": 0.001, "lora_rank": 32}
-    assert (best["value"], best["text"], best["run"]) == (0.83, "83% ± 2.7%", f"rates/{names[5]}")
+    assert (best["value"], best["text"], best["run"]) == (0.83, "83.0% ± 2.7%", f"rates/{names[5]}")
     assert best["stderr"] == pytest.approx(0.02656, rel=1e-3)
     assert (found["runs"][7]["run"], found["runs"][7]["value"], found["runs"][7]["state"]) == (None, None, "waiting")
     assert found["runs"][6]["error"] == "InputError: <b>out of memory</b>"
@@ -134,7 +134,7 @@ def test_the_list_has_every_sweep(client: TestClient, runs: Path) -> None:
     [found] = client.get("/api/experiments/").json()["experiments"]
     assert (found["name"], found["recipe"], found["num_runs"]) == ("group/rates", "sweep of supervised", 8)
     assert (found["by_state"], found["num_planned"]) == ({"finished": 6}, 2)
-    assert found["headline"] == "exact match 0% → 83%"
+    assert found["headline"] == "exact match 0% → 83.0% ± 2.7%"
     assert '<a href="/experiments/group/rates">' in client.get("/experiments/").text
 
 

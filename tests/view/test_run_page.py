@@ -40,8 +40,8 @@ def test_the_page_says_what_the_run_is_and_draws_its_curves(client: TestClient, 
     text = client.get("/runs/group/a/-/").text
     page = Page(text)
     told = " ".join(page.text.split())
-    assert "exact match 25% → 75% ± 4%" in told
-    assert "75% ± 4% (step 5)" in told
+    assert "exact match 25% → 75.0% ± 4.0%" in told
+    assert "75.0% ± 4.0% (after step 5)" in told
     [loss] = page.charts
     assert loss["lines"][0]["points"][2] == [3, 2.8]
     assert loss["lines"][0]["address"] == "/runs/group/a/-/steps/"

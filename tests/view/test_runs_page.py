@@ -35,10 +35,10 @@ class TestLines:
         first, second = client.get("/api/").json()["runs"]
         assert first["shown"]["state"] == "failed, launch 2"
         assert first["shown"]["now"] == "no space left"
-        assert second["shown"]["came_to"].endswith("25% → 75% ± 6.2%")
+        assert second["shown"]["came_to"].endswith("25% → 75.0% ± 6.2%")
         assert second["stderr"] == "6.2%"
         page = client.get("/").text
-        assert "25% → 75% ± 6.2%" in page
+        assert "25% → 75.0% ± 6.2%" in page
         assert "no space left" in page
 
     def test_a_run_that_goes_on(self, client: TestClient, runs: Path) -> None:
@@ -100,7 +100,7 @@ class TestDriven:
         line = page.locator("tr[data-name=first]")
         expect(line.locator(".status")).to_have_text("finished")
         (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in MEASURED))
-        expect(line).to_contain_text("25% → 75% ± 6.2%")
+        expect(line).to_contain_text("25% → 75.0% ± 6.2%")
         make_run(runs / "second", number=1)
         expect(page.locator("tr[data-name] a")).to_have_text(["second", "first"])
         shutil.rmtree(run)

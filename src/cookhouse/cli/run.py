@@ -101,7 +101,7 @@ def ports_of(given: Adapters | None) -> Adapters:
 def finish(name: str, config: Any, ports: Adapters) -> None:
     """Run a recipe with a config, and say what came of it. Raises as `run_recipe`."""
     from cookhouse.cli import summary
-    from cookhouse.cli.summary import print_sweep
+    from cookhouse.cli.summary import print_failed_sweep, print_sweep
     from cookhouse.telemetry import make_console, tell
 
     console = make_console()
@@ -112,6 +112,9 @@ def finish(name: str, config: Any, ports: Adapters) -> None:
         raise
     from cookhouse.sweeps.state import SweepState  # the SDK, which the run loads after it has started an engine
 
+    if isinstance(result.state, SweepState) and result.state.has_failed:
+        print_failed_sweep(console, result.state, ports.program or program())
+        raise typer.Exit(EXIT_FAILED)
     summary.print_summary(console, result.summary, ports.program or program())
     if isinstance(result.state, SweepState):
         print_sweep(console, result.state.record)

@@ -13,10 +13,22 @@ from cookhouse.diagnosis import Finding
 from cookhouse.errors import printable
 from cookhouse.runs import AnswerSample, RunPlan, RunSummary
 from cookhouse.runs.history.facts import usage_text
-from cookhouse.telemetry import Event, Record, events, say, say_command, say_fact, wrapped
+from cookhouse.telemetry import (
+    ERRORS_IN_WORDS,
+    Event,
+    Metric,
+    Record,
+    events,
+    measured_parts,
+    say,
+    say_command,
+    say_fact,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from cookhouse.sweeps.record import SweepRecord
+    from cookhouse.sweeps.state import SweepState
 
 _ANSWER_CHARACTERS = 100
 _EARLIER_MESSAGES = 4
@@ -100,13 +112,14 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
     if measured:
         say(console, f"\n{'':<{width}}{'before':>10}{'after':>10}" if has_before else "", style="dim")
     for figure in measured:
-        before, after, error = (
-            _amount(value, is_share=figure.is_share) for value in (figure.before, figure.after, figure.stderr)
-        )
-        values = f"{before:>10}{after:>10}" if has_before else f"{after:>10}"
-        values += "" if figure.stderr is None else f" ± {error}"
+        metric = Metric(figure.name, is_share=figure.is_share)
+        after, error = measured_parts(metric, figure.after, figure.stderr, figure.n)
+        values = f"{metric.text(figure.before):>10}{after:>10}" if has_before else f"{after:>10}"
+        values += error
         *above, last = [line.plain.rstrip() for line in wrapped(Text(figure.label), width)]
         say(console, "\n".join([*above, f"{last:<{width}}{values}"]), style="bold")
+    if any(figure.stderr is not None or figure.n is not None for figure in measured):
+        say(console, f"({ERRORS_IN_WORDS})", style="dim")
     if summary.stopped is not None:
         say(console, f"\n{summary.stopped}")
     if summary.findings:
@@ -125,7 +138,7 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
         "page": f"{program} view {shlex.quote(str(summary.folder))}",
         "best": summary.best,
         "weights": summary.sampler_path,
-        "usage": None if summary.usage is None else usage_text(summary.usage),
+        "usage": summary.usage_text or (None if summary.usage is None else usage_text(summary.usage)),
         "cost": summary.cost,
         "registered": summary.registered_model,
     }
@@ -176,16 +189,19 @@ def _whole_line(text: str) -> str:
     return printable(" ⏎ ".join(text.strip().splitlines()))
 
 
-def _amount(value: float | None, *, is_share: bool) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1%}" if is_share else f"{value:.4f}"
+def print_failed_sweep(console: "Console", state: "SweepState", program: str) -> None:
+    """Say that every run of a sweep failed; why was said when they did."""
+    say(console, f"\nsweep of {state.config.recipe}: all {len(state.runs)} runs failed, as said above", style="red")
+    if state.folder.path.is_dir():
+        say_fact(console, f"{'run directory':<14}", str(state.folder.path))
+        resume = f"{program} runs resume {shlex.quote(str(state.folder.path))}"
+        say_command(console, f"{'to continue':<14}", resume)
 
 
 def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
     """The runs of a sweep, the best of them, and why others failed."""
     from cookhouse.report import setting_text
-    from cookhouse.sweeps.record import best_text
+    from cookhouse.sweeps.record import best_text, by_error
     from cookhouse.telemetry import say
 
     table, width = sweep.table, console.width if console.is_terminal else None
@@ -206,7 +222,7 @@ def print_sweep(console: "Console", sweep: "SweepRecord") -> None:
     for line in side_by_side(header, rows, width):
         say(console, line)
     say(console, f"\nbest         {printable(best_text(sweep))}")
-    for name, error in sweep.errors.items():
-        say(console, printable(f"failed       {name}: {error}"), style="red")
+    for error, names in by_error(sweep.errors).items():
+        say(console, printable(f"failed       {', '.join(names)}: {error}"), style="red")
     for name, problem in sweep.problems.items():
         say(console, printable(f"unreadable   {name}: {problem}"), style="red")

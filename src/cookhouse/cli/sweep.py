@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cookhouse.adapters import make_adapters
+from cookhouse.adapters import Adapters, make_adapters
 from cookhouse.cli.options import layers_of
 from cookhouse.cli.run import finish, ports_of
 from cookhouse.errors import printable
 from cookhouse.recipes import read_config_file
-from cookhouse.recipes.experiment import is_experiment_file, read_experiment, write_experiment
+from cookhouse.recipes.experiment import Experiment, is_experiment_file, read_experiment, write_experiment
 from cookhouse.recipes.run_sweep import NAME, extended, plan_sweep, read_grid, sweep_settings
 
 
@@ -63,7 +63,9 @@ def sweep(
         Path | None,
         typer.Option(metavar="FILE", help="Check, and write the experiment to a new YAML or JSON file; train nothing."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and list the runs; train nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and plan each run and its data; train nothing.")
+    ] = False,
 ) -> None:
     """Run a recipe with several settings, one after another or several at a time, and compare the runs.
 
@@ -75,18 +77,19 @@ def sweep(
       cookhouse sweep rates.yaml lora_rank=8,32
       cookhouse sweep rates.yaml max_steps=128 --min-steps 8
 
-    A value that holds commas itself stands in a JSON list: evaluators='["a,b", "c"]'. log_path names the folder of the
+    A setting that is a list itself, such as evaluators or columns, is one value: evaluators=a,b. Several of them stand
+    in a JSON list: evaluators='["a,b", "c"]'. log_path names the folder of the
     sweep, and registered_model_name registers the best run alone. Runs that fail leave the others alone. Resume an
     interrupted sweep with cookhouse runs resume.
     """  # noqa: D301  \b keeps lines as they are
     layers = layers_of(settings or (), (), {})
-    single, grid = read_grid(layers["key=value"])
-    if max_steps is not None:
-        single["max_steps"] = str(max_steps)
     shared = {name: value for file in config or () for name, value in read_config_file(file).items()}
     start = read_experiment(recipe) if is_experiment_file(recipe) else recipe
+    single, grid = read_grid(start if isinstance(start, str) else start.recipe, layers["key=value"])
     how: dict[str, Any] = {"jobs": jobs, "metric": metric, "direction": direction}
     how |= {"min_steps": min_steps, "reduction_factor": reduction_factor}
+    if max_steps is not None:
+        single["max_steps"] = str(max_steps)
     experiment = extended(start, {**shared, **single}, grid, **how)
     given = None if adapters is None else make_adapters(adapters)
     if save is not None:
@@ -95,18 +98,31 @@ def sweep(
         typer.echo(f"the experiment is in {save}; run it with: cookhouse sweep {shlex.quote(str(save))}")
         return
     if dry_run:
-        from cookhouse.sweeps.halving import rungs_of
-        from cookhouse.telemetry import Telemetry, make_console, say
-
-        with Telemetry(() if given is None else given.sinks or ()):
-            plan = plan_sweep(experiment, given)
-        console = make_console()
-        what = f"{len(plan.facts)} runs of {experiment.recipe} in {plan.folder}"
-        if experiment.min_steps is not None:
-            *rungs, whole = rungs_of(experiment.min_steps, experiment.reduction_factor, plan.config["max_steps"])
-            what += f", compared after steps {', '.join(map(str, rungs))} of {whole}"
-        say(console, f"{what}; nothing was trained, no request was made\n")
-        for name, told in plan.facts.items():
-            say(console, f"{printable(name)}\n    {printable(told)}")
+        _print_plan(experiment, given)
         return
     finish(NAME, sweep_settings(experiment, given), ports_of(given))
+
+
+def _print_plan(experiment: Experiment, given: Adapters | None) -> None:
+    """Print what a sweep would do: what all runs have in common, then each run with what is its own."""
+    from cookhouse.sweeps.halving import rungs_of
+    from cookhouse.telemetry import Telemetry, make_console, say, say_fact
+
+    with Telemetry(() if given is None else given.sinks or ()):
+        whole, plans = plan_sweep(experiment, given)
+    console = make_console()
+    what = f"{len(plans)} runs of {experiment.recipe} in {whole.folder}"
+    if experiment.min_steps is not None:
+        *rungs, last = rungs_of(experiment.min_steps, experiment.reduction_factor, whole.config["max_steps"])
+        what += f", compared after steps {', '.join(map(str, rungs))} of {last}"
+    say(console, f"{what}; nothing was trained, no request was made")
+    facts = [[*plan.facts.items(), *(("note", note) for note in plan.notes)] for plan in plans.values()]
+    shared = [fact for fact in facts[0] if all(fact in own for own in facts)]
+    say(console, "\nplan of every run")
+    for label, fact in shared:
+        say_fact(console, f"  {label:<16}", printable(fact))
+    for (name, settings), own in zip(whole.facts.items(), facts, strict=True):
+        say(console, f"\n{printable(name)}\n  {printable(settings)}")
+        for label, fact in own:
+            if (label, fact) not in shared:
+                say_fact(console, f"  {label:<16}", printable(fact))

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
         mean,
         pass_at_k,
         standard_error,
-        wilson_interval,
     )
     from cookhouse.evals.win_rate import JudgedAnswer, RivalAnswers, judge_answers, note_answers, win_metrics
     from cookhouse.sampling_client import SampleClient
+    from cookhouse.telemetry import wilson_interval
 
 _PLACES = {
     "evals.benchmarks.answerers": ("Answerer", "CompleterAnswerer", "SamplingAnswerer"),
@@ -78,10 +78,10 @@ _PLACES = {
         "mean",
         "pass_at_k",
         "standard_error",
-        "wilson_interval",
     ),
     "evals.win_rate": ("JudgedAnswer", "RivalAnswers", "judge_answers", "note_answers", "win_metrics"),
     "sampling_client": ("SampleClient",),
+    "telemetry": ("wilson_interval",),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 

@@ -27,6 +27,8 @@ class HeldOutAnswer:
     """Value of the key to report by, if the conversation has it."""
     is_whole: bool = True
     """Whether it is text alone, without calls of tools."""
+    is_truncated: bool = False
+    """Whether `max_tokens` ended it."""
 
 
 class ExactMatchEvaluator(SamplingClientEvaluator):
@@ -79,9 +81,9 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
         return max(case.prompt_tokens.length + self._answer_tokens(case) for case in self._cases)
 
     async def __call__(self, client: SampleClient) -> Metrics:
-        """`exact_match`, its `exact_match_stderr` (None of one), `exact_match_n`, the share of `malformed` answers, and
-        `exact_match/{group}` for each group; with labels also `accuracy` of `accuracy_n`, and `precision`, `recall` and
-        `f1` by the `averaging` that stands next to them.
+        """`exact_match`, its `exact_match_stderr` (None of one), `exact_match_n`, the shares of `malformed` and of
+        `truncated` answers, and `exact_match/{group}` for each group; with labels also `accuracy` of `accuracy_n`, and
+        `precision`, `recall` and `f1` by the `averaging` that stands next to them.
         """
         slots = asyncio.Semaphore(self._concurrency)
         try:
@@ -123,6 +125,7 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
             answer=answer,
             is_correct=is_whole and is_exact_match(answer, case.expected),
             is_whole=is_whole,
+            is_truncated=termination is Termination.MALFORMED and len(sequence.tokens) >= self._answer_tokens(case),
             termination=termination,
             group=case.group,
         )
@@ -195,6 +198,7 @@ def _metrics(answers: Sequence[HeldOutAnswer]) -> Metrics:
         "exact_match_stderr": standard_error(correct),
         "exact_match_n": float(len(correct)),
         "malformed": mean([float(answer.termination == Termination.MALFORMED) for answer in answers]),
+        "truncated": mean([float(answer.is_truncated) for answer in answers]),
     }
     for group in sorted({answer.group for answer in answers if answer.group is not None}):
         metrics[f"exact_match/{group}"] = mean([float(a.is_correct) for a in answers if a.group == group])

@@ -9,9 +9,9 @@ from cookhouse.chat import Message, text_of
 from cookhouse.data import ComparisonRow
 from cookhouse.errors import InputError
 from cookhouse.evals.evaluator import Metrics
-from cookhouse.evals.scores import mean, standard_error, wilson_interval
+from cookhouse.evals.scores import mean, standard_error
 from cookhouse.grading import Judgment, PreferenceModel
-from cookhouse.telemetry import scope, table
+from cookhouse.telemetry import scope, table, wilson_interval
 
 _LEAST_PROBABILITY = 1e-12
 _MAX_SHOWN = 200

@@ -10,9 +10,6 @@ from cookhouse.errors import InputError
 Averaging = Literal["macro", "micro", "weighted"]
 """`macro`: mean over classes. `micro`: over all cases. `weighted`: mean over classes by their number of references."""
 
-Z95 = 1.959963984540054
-"""Quantile of the normal distribution that leaves 2.5 % above."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classification:
@@ -53,22 +50,6 @@ def weighted_mean(sums: Sequence[float], weights: Sequence[float]) -> tuple[floa
         return mean, None
     squares = sum((each - mean * weight) ** 2 for each, weight in zip(sums, weights, strict=True))
     return mean, math.sqrt(len(sums) / (len(sums) - 1) * squares) / sum(weights)
-
-
-def wilson_interval(successes: float, n: int) -> tuple[float, float]:
-    """Interval in which a share lies with 95 % confidence, given `successes` of `n`, ties counted as halves: Wilson's
-    score interval (https://doi.org/10.1080/01621459.1927.10502953), which stays within [0, 1] and has a width at 0 and
-    1.
-
-    Raises:
-        InputError: `n` is below 1, or `successes` are not among them.
-    """
-    if n < 1 or not 0 <= successes <= n:
-        raise InputError(f"{successes:g} of {n} is no share; there must be at least one case, and no more successes")
-    share, spread = successes / n, Z95**2 / n
-    center = (share + spread / 2) / (1 + spread)
-    half = math.sqrt(share * (1 - share) * spread + spread**2 / 4) / (1 + spread)
-    return max(0.0, center - half), min(1.0, center + half)
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:

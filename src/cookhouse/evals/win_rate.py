@@ -9,9 +9,9 @@ from typing import Literal
 from cookhouse.chat import Message, text_of
 from cookhouse.errors import InputError
 from cookhouse.evals.evaluator import Metrics
-from cookhouse.evals.scores import mean, wilson_interval
+from cookhouse.evals.scores import mean
 from cookhouse.grading import Judgment, PreferenceModel, compare_texts
-from cookhouse.telemetry import scope, table
+from cookhouse.telemetry import scope, table, wilson_interval
 
 _MAX_SHOWN = 200
 

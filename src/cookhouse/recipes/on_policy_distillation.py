@@ -21,6 +21,7 @@ from cookhouse.settings import (
     OnPolicyDistillationSettings,
     by_model,
     computed,
+    facts,
     is_embedded,
     published_model,
     redefault,
@@ -54,6 +55,7 @@ class Config(NamedEnvironmentSettings, OnPolicyDistillationSettings):
         by_model(embedded="arithmetic", published="deepmath"),
         str,
         "Environment that gives the prompts. By name, module:NAME or file.py:NAME; several separated by commas.",
+        metadata=facts(is_list=True),
     )
     renderer_name: str = plain_renderer()
     lora_rank: int = redefault(OnPolicyDistillationSettings, "lora_rank", by_model(embedded=32, published=128))

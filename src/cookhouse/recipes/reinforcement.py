@@ -105,6 +105,7 @@ class NamedEnvironmentSettings(GroupSettings, GradingSettings):
         default="",
         doc="Share of each environment in a batch, separated by commas; default: equal.",
         validator=read_if(lambda config: len(names_in(config.env)) > 1, "with several names in env"),
+        metadata=facts(is_list=True),
     )
     env_args: str = chz.field(default="{}", doc="Settings of the environment's own, a JSON object.")
     dataset_path: str | None = chz.field(

@@ -10,7 +10,7 @@ from cookhouse.recipes.reinforcement import (
     reinforcement_recipe,
     rl_default,
 )
-from cookhouse.settings import ReinforcementSettings, by_model, computed, published_model
+from cookhouse.settings import ReinforcementSettings, by_model, computed, facts, published_model
 
 
 @chz.chz
@@ -22,6 +22,7 @@ class Config(NamedEnvironmentSettings, ReinforcementSettings):
         by_model(embedded="arithmetic", published="gsm8k"),
         str,
         "Environment to train in. By name, module:NAME or file.py:NAME; several separated by commas.",
+        metadata=facts(is_list=True),
     )
     renderer_name: str = plain_renderer()
     batch_size: int = rl_default("batch_size", embedded=16, published=32)

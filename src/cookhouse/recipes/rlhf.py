@@ -94,7 +94,10 @@ class Config(RunSettings, AdapterSettings, AdamSettings, BestSettings):
         by_model(embedded=50, published=256), int, "Held-out problems to evaluate on; 0: none.", at_least(0)
     )
     sft_dataset_path: str | None = computed(
-        by_model(embedded="bundled", published="no_robots"), str, "Demonstrations, as dataset_path of supervised."
+        by_model(embedded="bundled", published="no_robots"),
+        str,
+        "Demonstrations, as dataset_path of supervised.",
+        metadata=facts(is_list=True),
     )
     sft_learning_rate: float = rate(published_rate(embedded=2e-3, published=2e-4), "Of the demonstrations")
     sft_max_steps: int | None = _count(12, None, "Steps on demonstrations; default: all of an epoch.")

@@ -11,7 +11,7 @@ import chz
 from cookhouse.adapters import Adapters, GivenAdapters, given_adapters
 from cookhouse.callables.arguments import checked
 from cookhouse.errors import InputError
-from cookhouse.recipes.aliases import tell_choices, without_aliases
+from cookhouse.recipes.aliases import aliases_of, tell_choices, without_aliases
 from cookhouse.recipes.config import settle
 from cookhouse.recipes.experiment import Experiment, experiment_of_runs, experiment_text
 from cookhouse.recipes.pipeline import run_child
@@ -19,7 +19,7 @@ from cookhouse.recipes.recipe import Recipe, find_recipe
 from cookhouse.recipes.resolved import pinned
 from cookhouse.recipes.run_recipe import dry_run, run
 from cookhouse.settings import ROWS_FIELDS, RunSettings
-from cookhouse.settings.facts import named_weights
+from cookhouse.settings.facts import list_settings, named_weights
 from cookhouse.sweeps.settings import SweepSettings
 
 if TYPE_CHECKING:
@@ -117,9 +117,23 @@ def extended(
     return start.model_copy(update=changes)
 
 
-def plan_sweep(experiment: Experiment, adapters: Adapters | None = None) -> "RunPlan":
-    """Plan of a sweep: its runs by name. Makes no request and no folder. Raises as `sweep`."""
-    return dry_run(NAME, sweep_settings(experiment, adapters), adapters=adapters)
+def plan_sweep(experiment: Experiment, adapters: Adapters | None = None) -> "tuple[RunPlan, dict[str, RunPlan]]":
+    """Plan of a sweep, and of each of its runs by name, data included. Makes no request and no folder.
+
+    Raises:
+        InputError: as `sweep`, or the data of a run cannot be used; the run is named.
+    """
+    from cookhouse.sweeps.record import part_names
+
+    config = sweep_settings(experiment, adapters)
+    whole, plans = dry_run(NAME, config, adapters=adapters), {}
+    for name, settings in zip(part_names(config.runs), config.runs, strict=True):
+        own = {**settings, "log_path": str(whole.folder / name), "base_url": config.base_url}
+        try:
+            plans[name] = dry_run(config.recipe, own, adapters=adapters)
+        except InputError as error:
+            raise InputError(f"run {name} of the sweep: {error}") from error
+    return whole, plans
 
 
 def combined(settings: Values, grid: Mapping[str, Sequence[Any]], configs: Sequence[Values]) -> list[dict[str, Any]]:
@@ -143,22 +157,25 @@ def combined(settings: Values, grid: Mapping[str, Sequence[Any]], configs: Seque
     return runs
 
 
-def read_grid(words: Values) -> tuple[dict[str, str], dict[str, list[Any]]]:
-    """Texts by setting, as of a command line, parted into those of one value and those of several.
+def read_grid(recipe: str, words: Values) -> tuple[dict[str, str], dict[str, list[Any]]]:
+    """Texts by setting of a recipe, as of a command line, parted into those of one value and those of several.
 
-    Values are parted at commas. One that holds commas itself stands in a JSON list: `evaluators=["a,b", "c"]` is two
-    values, `evaluators=["a,b"]` is one.
+    Values are parted at commas. A setting that is a list itself has one value, as for `cookhouse run`; several stand in
+    a JSON list: `evaluators=["a,b", "c"]` is two values, `evaluators=a,b` is one.
 
     Raises:
         InputError: a list is none, or a value is empty.
     """
+    config_class = find_recipe(recipe).config_class
+    lists, aliases = list_settings(config_class), aliases_of(config_class)
     single: dict[str, str] = {}
     several: dict[str, list[Any]] = {}
     for name, text in words.items():
         if not isinstance(text, str):
             single[name] = text
             continue
-        values = _values(name, text)
+        meant = aliases[name].means if name in aliases else (name,)
+        values = _values(name, text, is_list=not lists.isdisjoint(meant))
         if len(values) == 1:
             single[name] = values[0]
         else:
@@ -235,8 +252,8 @@ def _twice(parts: Sequence[Values]) -> tuple[int, int] | None:
     return None
 
 
-def _values(name: str, text: str) -> list[str]:
-    if text.startswith("{"):
+def _values(name: str, text: str, *, is_list: bool) -> list[str]:
+    if text.startswith("{") or (is_list and not text.startswith("[")):
         values = [text]
     elif not text.startswith("["):
         values = text.split(",")

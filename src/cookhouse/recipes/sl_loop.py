@@ -54,7 +54,11 @@ class Config(FlatSettings):
     learning_rate: float = rate(published_rate(embedded=5e-3, published=1e-4), "Peak learning rate", WITHOUT_SWEEP)
     num_epochs: int = redefault(SupervisedSettings, "num_epochs", 1)
     max_steps: int | None = redefault(SupervisedSettings, "max_steps", None)
-    sweep: str = chz.field(default="", doc="FROM,TO,COUNT: learning rates to try, evenly spaced on a log scale.")
+    sweep: str = chz.field(
+        default="",
+        doc="FROM,TO,COUNT: learning rates to try, evenly spaced on a log scale.",
+        metadata=facts(is_list=True),
+    )
 
     @chz.validate
     def _sweep_can_be_read(self) -> None:

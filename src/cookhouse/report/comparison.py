@@ -10,7 +10,7 @@ from cookhouse.report.columns import MetricColumns
 from cookhouse.report.curves import Curve
 from cookhouse.report.record import RunRecord
 from cookhouse.report.standing import doubt, other_data
-from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out
+from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out, keys, measured_text
 
 OF_THE_FOLDER = {"log_path", "behavior_if_log_dir_exists"}
 """Settings that say where a run lies, not what it is."""
@@ -52,6 +52,8 @@ class ComparedMetric:
     """Of at most one: it is better than every other by more than the standard error of the difference."""
     stderrs: Sequence[float | None]
     """Of the values, where they were measured."""
+    ns: Sequence[float | None]
+    """Items that the values are the means of, where that was given."""
     note: str
     """Why none is the best; empty where one is, and where neither way is better."""
 
@@ -61,11 +63,8 @@ class ComparedMetric:
 
     @property
     def texts(self) -> Sequence[str]:
-        """The values as a person reads them, with their standard errors."""
-        return [
-            self.metric.text(value) + ("" if error is None else f" ± {self.metric.text(error)}")
-            for value, error in zip(self.values, self.stderrs, strict=True)
-        ]
+        """The values as a person reads them, with their intervals or standard errors."""
+        return [measured_text(self.metric, *each) for each in zip(self.values, self.stderrs, self.ns, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,11 +148,14 @@ def _same(one: Any, other: Any) -> bool:
 def _metric(metric: Metric, records: Mapping[str, RunRecord], columns: Mapping[str, MetricColumns]) -> ComparedMetric:
     last = {name: columns[name].last(metric.name) for name in records}
     found = {name: point[1] for name, point in last.items() if point is not None}
-    errors = {
-        name: None if point is None else columns[name].value_at(f"{metric.name}_stderr", point[0])
-        for name, point in last.items()
-    }
-    top, note = metric.best(found.values()), ""
+    errors, ns = (
+        {
+            name: None if point is None else columns[name].value_at(f"{metric.name}_{end}", point[0])
+            for name, point in last.items()
+        }
+        for end in ("stderr", "n")
+    )
+    top, note = None if _is_count(metric) else metric.best(found.values()), ""
     best = next((name for name, value in found.items() if value == top), None) if len(found) > 1 else None
     if best is not None:
         measured = {name: records[name] for name in found}
@@ -163,8 +165,14 @@ def _metric(metric: Metric, records: Mapping[str, RunRecord], columns: Mapping[s
         values=[found.get(name) for name in records],
         best=[name == best and not note for name in records],
         stderrs=list(errors.values()),
+        ns=list(ns.values()),
         note=note,
     )
+
+
+def _is_count(metric: Metric) -> bool:
+    """True if a metric counts what went wrong: a run that calls no tool makes no errors of tools."""
+    return not metric.is_share and not keys.COUNTS.isdisjoint(metric.name.split("/"))
 
 
 def _is_there(metric: ComparedMetric) -> Iterator[bool]:

@@ -1,10 +1,10 @@
-"""The table of what was measured on held-out data: a row for each metric, with its standard error and its n."""
+"""The table of what was measured on held-out data: a row for each metric, with its interval or standard error."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cookhouse.report.curves import Curve, Point
-from cookhouse.telemetry import COMPANIONS, is_held_out
+from cookhouse.telemetry import COMPANIONS, after_step, is_held_out, measured_text
 
 _STDERR, _N = "_stderr", "_n"
 
@@ -32,27 +32,21 @@ def held_out_table(curves: Sequence[Curve]) -> HeldOutTable | None:
         for curve in rows
     }
     header = ["metric", *(["value"] if is_single else ["first", "best", "last", "difference"])]
-    ns = {curve.name: _companion(curve.name + _N, tested, curve.points[-1].step) for curve in rows}
-    if all(n is None for n in ns.values()):
-        return HeldOutTable(header=header, rows=[[name, *some] for name, some in cells.items()])
-    counted = [[name, *some, "-" if (n := ns[name]) is None else f"{n:,.0f}"] for name, some in cells.items()]
-    return HeldOutTable(header=[*header, "n"], rows=counted)
+    return HeldOutTable(header=header, rows=[[name, *some] for name, some in cells.items()])
 
 
 def _over_steps(curve: Curve, tested: Mapping[str, Curve]) -> list[str]:
     first, last = curve.points[0], curve.points[-1]
     is_measured_twice = len(curve.points) > 1 and not curve.name.endswith(COMPANIONS)
     difference = curve.metric.difference_text(first.value, last.value) if is_measured_twice else "-"
-    shown = [
-        f"{_at(curve, tested, point)} (step {point.step})" if point else "-" for point in (first, curve.best, last)
-    ]
+    points = (first, curve.best, last)
+    shown = [f"{_at(curve, tested, point)} ({after_step(point.step)})" if point else "-" for point in points]
     return [*shown, difference]
 
 
 def _at(curve: Curve, tested: Mapping[str, Curve], point: Point) -> str:
-    value = curve.metric.text(point.value)
-    stderr = _companion(curve.name + _STDERR, tested, point.step)
-    return value if stderr is None else f"{value} ± {curve.metric.error_text(stderr)}"
+    stderr, n = (_companion(curve.name + end, tested, point.step) for end in (_STDERR, _N))
+    return measured_text(curve.metric, point.value, stderr, n)
 
 
 def _is_told_beside(name: str, tested: Mapping[str, Curve]) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cookhouse.evals import Estimate, PairedDifference
 from cookhouse.pages import document
+from cookhouse.telemetry import find_metric, measured_text
 
 _NOT_TOLD = "-"
 
@@ -21,19 +22,18 @@ class PairedTable:
 
     def rows(self) -> list[list[str]]:
         """The figures in words: a name, and a cell for each model."""
-        return [[name, *map(estimate_text, estimates)] for name, estimates in self.figures.items()]
+        return [[name, *(estimate_text(name, each) for each in some)] for name, some in self.figures.items()]
 
     def difference_rows(self) -> list[list[str]]:
         """The differences in words: a name, and a cell for each model but the first."""
         return [[name, *map(difference_text, some)] for name, some in self.differences.items()]
 
 
-def estimate_text(estimate: Estimate | None) -> str:
-    """A mean with its standard error and n."""
+def estimate_text(name: str, estimate: Estimate | None) -> str:
+    """Mean of a figure, named as `gsm8k/correct`, with its interval or its standard error."""
     if estimate is None or estimate.mean is None:
         return _NOT_TOLD
-    error = "" if estimate.stderr is None else f" ± {estimate.stderr:.4f}"
-    return f"{estimate.mean:.4f}{error} (n {estimate.n:,})"
+    return measured_text(find_metric(f"test/{name}", {}), estimate.mean, estimate.stderr, estimate.n)
 
 
 def difference_text(difference: PairedDifference) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from cookhouse.report.charts import Chart, ChartGroup, Series, chart_data, grouped, is_charted, is_drawn
 from cookhouse.report.columns import MetricColumns
 from cookhouse.report.curves import Curve, Point
-from cookhouse.telemetry import Metric, find_metric, is_held_out, keys
+from cookhouse.telemetry import Metric, after_step, find_metric, is_held_out, keys, measured_text
 
 AddressOf = Callable[[str], str]
 """Beginning of a point's address, by the name of its metric."""
@@ -72,9 +72,9 @@ class RunCharts:
 
     def _end(self, curve: Curve) -> str:
         last = curve.points[-1]
-        error = self._errors(curve.name).get(last.step)
-        plus = "" if error is None else f" ± {curve.metric.error_text(error)}"
-        return f"{_label(curve.name)} last {curve.metric.text(last.value)}{plus} (step {last.step})"
+        n = self._columns.value_at(f"{curve.name}_n", last.step) if is_held_out(curve.name) else None
+        text = measured_text(curve.metric, last.value, self._errors(curve.name).get(last.step), n)
+        return f"{_label(curve.name)} last {text} ({_when(curve, last)})"
 
     def _errors(self, name: str) -> Mapping[int, float]:
         return self._columns.by_step(f"{name}_stderr") if is_held_out(name) else {}
@@ -138,4 +138,8 @@ def _caption(curve: Curve) -> str:
 
 
 def _at(curve: Curve, point: Point) -> str:
-    return f"{curve.metric.text(point.value)} (step {point.step})"
+    return f"{curve.metric.text(point.value)} ({_when(curve, point)})"
+
+
+def _when(curve: Curve, point: Point) -> str:
+    return after_step(point.step) if is_held_out(curve.name) else f"step {point.step}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cookhouse.telemetry import Direction, Metric
+from cookhouse.telemetry import Direction, Metric, measured_text
 
 WAITING: Final = "waiting"
 """The state of a run that has not begun."""
@@ -31,6 +31,8 @@ class SweepRow:
     stderr: float | None
     """Standard error of that value, where it was given."""
     is_best: bool
+    n: float | None = None
+    """Items that the value is the mean of, where that was given."""
     steps: int | None = None
     """That it had taken when that was measured, where runs end after different ones."""
 
@@ -67,4 +69,4 @@ class SweepTable:
             return "-"
         if not math.isfinite(row.value):
             return str(row.value)
-        return self.metric.text(row.value) + ("" if row.stderr is None else f" ± {self.metric.error_text(row.stderr)}")
+        return measured_text(self.metric, row.value, row.stderr, row.n)

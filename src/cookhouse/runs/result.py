@@ -42,6 +42,8 @@ class Figure:
     """Whether it lies in [0, 1] and is shown in percent."""
     stderr: float | None = None
     """Standard error of `after`, where it is a mean and that was measured."""
+    n: float | None = None
+    """Items that `after` is the mean of, where that is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +74,13 @@ class RunSummary:
     synthetic: tuple[str, ...] = ()
     """Ports whose adapters made something up: such a run measured and trained nothing that counts."""
     next_command: str
-    """The resume command after an interrupt, else the command that samples from the trained model."""
+    """The resume command after an interrupt, else the command that samples from the trained model; empty: the run left
+    nothing to go on with."""
     usage: Mapping[str, float] | None = None
     """What the service counted for it: tokens by kind, and `engine_seconds`; what the run counted itself on the hosted
     service, which does not report it; None of others that do not."""
+    usage_text: str | None = None
+    """The same in words, with the launches that it leaves out."""
     cost: str | None = None
     """What that comes to by `price_per_million`, in words."""
     best: str | None = None

@@ -28,6 +28,7 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
         default="",
         doc="Further weights, evaluated as the first and compared with them, separated by commas; or, where names hold "
         "commas, a JSON list.",
+        metadata=facts(is_list=True),
     )
     openai_base_url: str | None = chz.field(
         default=None,
@@ -38,13 +39,14 @@ class EvalSettings(RunSettings, BenchmarkDataSettings):
         Default(lambda config: "" if config.inspect else "arithmetic", "arithmetic, unless inspect names tasks"),
         str,
         "Benchmarks to run, separated by commas. By name, module:NAME, file.py:NAME or a file such as mine.jsonl.",
+        metadata=facts(is_list=True),
     )
     judge: str | None = judge_setting("openai_base_url")
     inspect: str = chz.field(
         default="",
         doc="Tasks of Inspect AI, by file.py, file.py@task or package/task as inspect eval names them, separated by "
         "commas.",
-        metadata=facts(aliases=(Alias(name="tasks", doc="tinker-cookbook, of evaluations"),)),
+        metadata=facts(is_list=True, aliases=(Alias(name="tasks", doc="tinker-cookbook, of evaluations"),)),
     )
     limit: int | None = chz.field(
         default=None,

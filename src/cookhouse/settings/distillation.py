@@ -46,7 +46,9 @@ class TeacherLossSettings:
     help_title = "Teacher"
 
     teacher_coefs: str = chz.field(
-        default="", doc="How much each teacher counts, separated by commas; default: 1 each."
+        default="",
+        doc="How much each teacher counts, separated by commas; default: 1 each.",
+        metadata=facts(is_list=True),
     )
     teacher_kl_coef: float = chz.field(
         default=1.0,

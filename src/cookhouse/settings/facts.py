@@ -77,6 +77,8 @@ class Facts:
     free_on_resume: bool = False
     of_launch: bool = False
     """It is of one launch alone: a resume that does not set it has its default again."""
+    is_list: bool = False
+    """Its text may hold several names or numbers, separated by commas."""
     aliases: tuple[Alias, ...] = ()
 
 
@@ -85,6 +87,7 @@ def facts(
     weights: NamesWeights | None = None,
     free_on_resume: bool = False,
     of_launch: bool = False,
+    is_list: bool = False,
     aliases: Sequence[Alias | str] = (),
 ) -> dict[str, Any]:
     """Facts about a setting, for `metadata` of its field.
@@ -93,11 +96,13 @@ def facts(
         weights: that it names weights.
         free_on_resume: it does not change what is trained, so that a resumed run may set it anew.
         of_launch: it is of one launch alone: a resume that does not set it has its default again.
+        is_list: its text may hold several names or numbers, separated by commas: one value in a sweep.
         aliases: names that other systems have for it.
     """
     named = tuple(Alias(name=alias) if isinstance(alias, str) else alias for alias in aliases)
-    known = Facts(weights=weights, free_on_resume=free_on_resume or of_launch, of_launch=of_launch, aliases=named)
-    return {_KEY: known}
+    how = {"free_on_resume": free_on_resume or of_launch, "of_launch": of_launch}
+    several = is_list or (weights is not None and weights.several)
+    return {_KEY: Facts(weights=weights, is_list=several, aliases=named, **how)}
 
 
 @cache
@@ -126,6 +131,11 @@ def free_on_resume(config_class: type) -> frozenset[str]:
 def of_launch(config_class: type) -> frozenset[str]:
     """The settings that a resumed run does not take over from the launch before."""
     return frozenset(name for name, known in facts_of(config_class).items() if known.of_launch)
+
+
+def list_settings(config_class: type) -> frozenset[str]:
+    """The settings whose text may hold several names or numbers, separated by commas."""
+    return frozenset(name for name, known in facts_of(config_class).items() if known.is_list)
 
 
 def known_aliases(config_class: type) -> Mapping[str, Sequence[Alias]]:

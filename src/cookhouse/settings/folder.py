@@ -51,7 +51,7 @@ class FolderSettings:
         default="",
         doc="Further sinks of telemetry, by name (wandb, trackio, mlflow, tensorboard, opentelemetry, jsonl), "
         "module:name or file.py:name, separated by commas.",
-        metadata=facts(free_on_resume=True),
+        metadata=facts(free_on_resume=True, is_list=True),
     )
     wandb_project: str | None = chz.field(
         default=None,

@@ -18,6 +18,7 @@ def columns_setting(validator: Any = None) -> Any:
         default="",
         doc="Your names of columns, as in prompt:Question,completion:Answer. Upper and lower case are the same.",
         validator=validator,
+        metadata=facts(is_list=True),
     )
 
 
@@ -43,7 +44,7 @@ class RowSettings(ModelSettings, ShrinkSettings):
         default=None,
         doc="Training data: a file, folder, hub id or known name. JSONL, JSON, CSV or Parquet; a hub id "
         "may end in #SPLIT or #CONFIG/SPLIT; module:NAME or file.py:NAME; several separated by commas.",
-        metadata=facts(aliases=("dataset",)),
+        metadata=facts(is_list=True, aliases=("dataset",)),
     )
     test_path: str | None = chz.field(
         default=None,

@@ -71,7 +71,7 @@ class SpendingSettings:
         f"{_EXAMPLE}; prefill: of prompts and of what is scored. Default: on the hosted "
         "service what that takes, else no cost is told.",
         validator=_is_price,
-        metadata=facts(free_on_resume=True),
+        metadata=facts(free_on_resume=True, is_list=True),
     )
 
     @property

@@ -6,6 +6,7 @@ import chz
 
 from cookhouse.naming import names_in
 from cookhouse.settings.checks import at_least
+from cookhouse.settings.facts import facts
 from cookhouse.settings.judge import WITH_HELD_OUT
 from cookhouse.settings.reading import read_if
 from cookhouse.settings.rows import RowSettings
@@ -22,6 +23,7 @@ class SupervisedSettings(TrainingSettings, RowSettings):
         default="",
         doc="Shares of several data sets in each batch, separated by commas; default: every row once in an epoch.",
         validator=read_if(lambda config: len(names_in(config.dataset_path or "")) > 1, "with several data sets"),
+        metadata=facts(is_list=True),
     )
     train_on_what: str = chz.field(default="all_assistant_messages", doc="Which messages carry loss.")
     reduction: Literal["none", "mean"] = chz.field(
@@ -35,6 +37,7 @@ class SupervisedSettings(TrainingSettings, RowSettings):
         doc="Classes that every conversation ends in one of, separated by commas, or auto: evaluations then tell "
         "accuracy, precision, recall and F1.",
         validator=WITH_HELD_OUT,
+        metadata=facts(is_list=True),
     )
     label_averaging: Literal["macro", "micro", "weighted"] = chz.field(
         default="macro",

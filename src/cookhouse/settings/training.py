@@ -226,6 +226,7 @@ class BenchmarkDataSettings:
         doc="Rows of the benchmarks: a file or hub id, a folder with a file for each, or NAME=FILE, separated by "
         "commas; default: each from where it is published.",
         validator=read_if(_names_benchmarks, "with a benchmark among evaluators or infrequent_evaluators"),
+        metadata=facts(is_list=True),
     )
 
 
@@ -258,8 +259,11 @@ class EvaluationSettings(BenchmarkDataSettings):
         default="",
         doc="Further evaluators or benchmarks, separated by commas. By name, module:name, file.py:name or a "
         "file such as mine.jsonl.",
+        metadata=facts(is_list=True),
     )
-    infrequent_evaluators: str = chz.field(default="", doc="The same, every infrequent_eval_every steps.")
+    infrequent_evaluators: str = chz.field(
+        default="", doc="The same, every infrequent_eval_every steps.", metadata=facts(is_list=True)
+    )
     judge: str | None = judge_setting()
     num_eval: int = chz.field(
         default=100,

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cookhouse.errors import InputError
+from cookhouse.errors import CookhouseError, InputError
 from cookhouse.report import RunRecord, other_data
 from cookhouse.runs import RunSummary, read_record, read_result
 from cookhouse.sweeps.halving import DIVERGED, Halving, Job, RungResult, read_halving, rungs_of, write_halving
-from cookhouse.sweeps.record import write_page, write_sweep
+from cookhouse.sweeps.record import by_error, write_page, write_sweep
 from cookhouse.sweeps.settings import SweepSettings
 from cookhouse.sweeps.state import SweepState
 from cookhouse.sweeps.table import measured_value, paused_value
@@ -45,8 +45,8 @@ class SweepRuns:
         finally:
             state.record = await asyncio.to_thread(write_sweep, self.path, state.errors)
             await asyncio.to_thread(write_page, self.path)
-        if state.folder.replaces and state.errors and not state.results:
-            failed = "; ".join(f"run {name}: {error}" for name, error in state.errors.items())
+        if state.folder.replaces and state.has_failed:
+            failed = "; ".join(f"run {', '.join(names)}: {error}" for error, names in by_error(state.errors).items())
             raise InputError(f"every run of the sweep failed: {failed}")
         if state.errors and not context.interrupt.is_requested:
             failed = f"{len(state.errors)} of {len(state.runs)} runs failed: {', '.join(state.errors)}"
@@ -83,7 +83,7 @@ class SweepRuns:
         try:
             result = await self.run_child(state.context, state.config.recipe, self.path / name, settings)
         except Exception as error:
-            self.fail(name, f"{type(error).__name__}: {error}")
+            self.fail(name, str(error) if isinstance(error, CookhouseError) else f"{type(error).__name__}: {error}")
             return None
         state.results[name] = result
         await asyncio.to_thread(state.folder.begin)
@@ -91,8 +91,9 @@ class SweepRuns:
 
     def fail(self, name: str, error: str) -> None:
         """Note that a run failed, and why."""
+        same = next((other for other, text in self.state.errors.items() if text == error), None)
         self.state.errors[name] = error
-        self.report(name, f"failed, and the others go on: {error}")
+        self.report(name, f"failed: {error}" if same is None else f"failed with the error of run {same}")
 
     def report(self, name: str, what: str) -> None:
         """Say how a run stands."""

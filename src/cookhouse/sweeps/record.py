@@ -70,6 +70,14 @@ def best_text(record: SweepRecord) -> str:
     return f"no run has finished with a finite {table.metric.name}"
 
 
+def by_error(errors: Mapping[str, str]) -> dict[str, list[str]]:
+    """Names of the runs that failed, by error."""
+    names: dict[str, list[str]] = {}
+    for name, error in errors.items():
+        names.setdefault(error, []).append(name)
+    return names
+
+
 def part_names(parts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of the folders of runs, each its number and the settings that differ: `2-learning_rate=0.001`."""
     swept = swept_settings(parts)

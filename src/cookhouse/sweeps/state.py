@@ -36,6 +36,11 @@ class SweepState(RunState):
     registered_model: str | None = None
     """What the best run was registered as."""
 
+    @property
+    def has_failed(self) -> bool:
+        """True if every run failed."""
+        return bool(self.errors) and not self.results
+
     def facts(self) -> Mapping[str, str]:
         return {
             run: " ".join(f"{name}={value}" for name, value in settings.items() if name != "model_name")
@@ -47,7 +52,9 @@ class SweepState(RunState):
         results, best, halving = self.results, self.record.table.best, self.halving
         top = None if best is None or best.name not in results else results[best.name].summary
         path, is_interrupted = self.folder.path, not self.is_whole
+        resume = f"cookhouse runs resume {shlex.quote(str(path))}"
         is_left = is_interrupted or bool(self.errors) or top is None
+        is_kept = path.is_dir()  # not where no run has left anything
         summary = RunSummary(
             recipe=f"sweep of {self.config.recipe}",
             model_name=self.config.model_name,
@@ -62,19 +69,16 @@ class SweepState(RunState):
             seconds=seconds,
             figures=[] if top is None else top.figures,
             samples=[],
-            report=path / REPORT_FILE,
+            report=path / REPORT_FILE if is_kept else None,
             state_path=None if top is None else top.state_path,
             sampler_path=None if top is None else top.sampler_path,
-            next_command=(
-                f"cookhouse runs resume {shlex.quote(str(path))}" if is_left or top is None else top.next_command
-            ),
+            next_command="" if not is_kept else resume if is_left or top is None else top.next_command,
             usage=_usage([result.summary for result in results.values()]),
             stopped=self.context.interrupt.reason if is_interrupted else None,
             registered_model=self.registered_model,
         )
         artifacts = {
-            "folder": str(path),
-            "report": str(summary.report),
+            **({"folder": str(path), "report": str(summary.report)} if is_kept else {}),
             **by_run(results, lambda result: result.artifacts),
         }
         metrics = by_run(results, lambda result: result.metrics)

@@ -49,6 +49,7 @@ def sweep_table(
             state=states.get(name, WAITING),
             value=values[name][0] if name in values else None,
             stderr=values[name][1] if name in values else None,
+            n=_n(records[name], metric) if metric is not None and name in finished else None,
             is_best=name == best,
             steps=None if steps is None else steps.get(name),
         )
@@ -74,6 +75,13 @@ def measured_value(record: RunRecord, metric: str) -> tuple[float | None, float 
     """The value that `last_value` gives, and its standard error."""
     row = _last_row(record, metric)
     return (None, None) if row is None else (float(row[metric]), stderr_at(record.metrics, metric, row["step"]))
+
+
+def _n(record: RunRecord, metric: str) -> float | None:
+    """Items that the value of `last_value` is the mean of, where that was given."""
+    row = _last_row(record, metric)
+    n = None if row is None else row.get(f"{metric}_n")
+    return float(n) if is_number(n) else None
 
 
 def paused_value(record: RunRecord, metric: str, step: int) -> tuple[float | None, float | None]:

@@ -3,6 +3,14 @@
 from cookhouse.telemetry.console import make_console, say, say_command, say_fact, tell, wrapped
 from cookhouse.telemetry.declared import check_metric, declare_metric, declared_of, find_metric, is_held_out, ranked
 from cookhouse.telemetry.headline import Headline, choose_headline
+from cookhouse.telemetry.intervals import (
+    ERRORS_IN_WORDS,
+    Z95,
+    error_text,
+    measured_parts,
+    measured_text,
+    wilson_interval,
+)
 from cookhouse.telemetry.jsonl import (
     JsonlSink,
     cut_metrics,
@@ -46,7 +54,9 @@ from cookhouse.telemetry.trace import TraceSink
 
 __all__ = [
     "COMPANIONS",
+    "ERRORS_IN_WORDS",
     "SINKS",
+    "Z95",
     "Background",
     "Direction",
     "Entry",
@@ -82,6 +92,7 @@ __all__ = [
     "declared_of",
     "entries_from_json",
     "entries_to_json",
+    "error_text",
     "find_metric",
     "find_sink",
     "is_held_out",
@@ -89,6 +100,8 @@ __all__ = [
     "log_file",
     "logs_of",
     "make_console",
+    "measured_parts",
+    "measured_text",
     "metrics_at",
     "metrics_line",
     "metrics_row",
@@ -108,5 +121,6 @@ __all__ = [
     "strict_json",
     "table",
     "tell",
+    "wilson_interval",
     "wrapped",
 ]

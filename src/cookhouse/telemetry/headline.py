@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cookhouse.telemetry.declared import find_metric, ranked
+from cookhouse.telemetry.intervals import measured_text
 from cookhouse.telemetry.metric import Metric
 
 
@@ -18,6 +19,10 @@ class Headline:
     """Of its first step, before anything was learned; None if it was not measured."""
     after: float | None
     """The last one since; None if it was measured no more."""
+    stderr: float | None = None
+    """Standard error of the last value, where it was measured."""
+    n: float | None = None
+    """Items that the last value is the mean of, where that is known."""
 
     @property
     def name(self) -> str:
@@ -29,9 +34,15 @@ class Headline:
 
     @property
     def text(self) -> str:
-        """In a few words: `exact match 0% → 96%`."""
-        rounded = (None if value is None else float(f"{value:.3g}") for value in (self.before, self.after))
-        return f"{self.metric.label} {self.metric.change_text(*rounded)}"
+        """In a few words: `exact match 0% → 96%, 80 to 99%, of 25`."""
+        last = self.before if self.after is None else self.after
+        if last is None:
+            return f"{self.metric.label} -"
+        rounded = last if self.stderr is not None else float(f"{last:.3g}")
+        text = measured_text(self.metric, rounded, self.stderr, self.n)
+        if None in (self.before, self.after):
+            return f"{self.metric.label} {text}"
+        return f"{self.metric.label} {self.metric.text(float(f'{self.before:.3g}'))} → {text}"
 
 
 def choose_headline(
@@ -52,7 +63,9 @@ def choose_headline(
 
 def _headline(metric: Metric, first: Mapping[str, Any], last: Mapping[str, Any]) -> Headline:
     before, after = _number(first.get(metric.name)), _number(last.get(metric.name))
-    return Headline(metric=metric, before=before, after=after if last.get("step") != first.get("step") else None)
+    is_later = last.get("step") != first.get("step")
+    stderr, n = (_number((last if is_later else first).get(f"{metric.name}_{end}")) for end in ("stderr", "n"))
+    return Headline(metric=metric, before=before, after=after if is_later else None, stderr=stderr, n=n)
 
 
 def _number(value: Any) -> float | None:

@@ -6,6 +6,19 @@ from cookhouse.telemetry.metric import Metric
 
 BUILT_IN: Final[dict[str, Metric]] = {}
 """What is declared here, by name."""
+COUNTS: Final = frozenset(
+    {
+        "cut_to_nothing",
+        "dropped",
+        "failures",
+        "groups_failed",
+        "not_compared",
+        "num_skipped_rows",
+        "retried",
+        "tool_errors",
+    }
+)
+"""Parts of names of counts of what went wrong. Fewer are no better where less was tried: no run is the best by them."""
 
 
 def _declared(metric: Metric) -> str:
@@ -109,6 +122,16 @@ TEST_EXACT_MATCH: Final = _declared(
 """Share of held-out conversations answered exactly, in [0, 1]."""
 TEST_COUNT: Final = "test/exact_match_n"
 """Held-out conversations that `test/exact_match` is over."""
+TEST_TRUNCATED: Final = _declared(
+    Metric(
+        "test/truncated",
+        direction="less",
+        is_share=True,
+        label="answers truncated",
+        line="{:.0%} of answers truncated at eval_max_tokens",
+    )
+)
+"""Share of these answers that `eval_max_tokens` ended, in [0, 1]: they count as wrong, and might have been right."""
 TEST_ACCURACY: Final = "test/accuracy"
 """Of labels: share of held-out conversations answered with the right class. `test/accuracy_n` is how many there are."""
 TEST_PRECISION: Final = "test/precision"

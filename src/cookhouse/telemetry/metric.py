@@ -54,10 +54,6 @@ class Metric:
             return f"{value + 0.0:.1%}".replace(".0%", "%").replace("-0%", "0%")
         return number(value)
 
-    def error_text(self, stderr: float) -> str:
-        """A standard error next to a value: of what is no share, to two digits."""
-        return self.text(stderr if self.is_share else float(f"{stderr:.2g}"))
-
     def change_text(self, before: float | None, after: float | None) -> str:
         """Its values before and after, or the one of them that was measured."""
         return " → ".join(self.text(value) for value in (before, after) if value is not None) or "-"

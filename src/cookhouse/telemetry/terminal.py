@@ -1,5 +1,6 @@
 """The terminal: a live progress line where there is one to redraw, plain lines where output is piped."""
 
+import re
 import shlex
 import time
 from collections import deque
@@ -17,7 +18,8 @@ from cookhouse.errors import printable
 from cookhouse.telemetry import events
 from cookhouse.telemetry.console import make_console, say
 from cookhouse.telemetry.declared import find_metric
-from cookhouse.telemetry.keys import STEP_SECONDS, TRAIN_TOKENS
+from cookhouse.telemetry.intervals import measured_text
+from cookhouse.telemetry.keys import STEP_SECONDS, TEST_TRUNCATED, TRAIN_TOKENS
 from cookhouse.telemetry.metric import COMPANIONS
 from cookhouse.telemetry.record import Event, Record, Span
 from cookhouse.telemetry.steps import after_step
@@ -27,6 +29,7 @@ _QUIET_SECONDS = 2.0
 _NOTICED_SECONDS = 1.0
 """What takes less is not logged in lines that stay."""
 _MAX_FIGURES = 4
+_FORMAT = re.compile(r"\{[^}]*\}")
 _SPINNER_CELLS = 4  # with the spaces between the columns, and one of the bar
 
 
@@ -212,7 +215,7 @@ def _clock(seconds: float) -> str:
 
 def _metric_lines(metrics: Mapping[str, float]) -> dict[str, str]:
     """Metrics that have a line of their own, each as it says, in the order in which they were measured."""
-    lines = {name: find_metric(name).line for name in metrics}
+    lines = {name: find_metric(name).line for name in metrics if name != TEST_TRUNCATED or metrics[name]}
     return {name: line.format(metrics[name]) for name, line in lines.items() if line}
 
 
@@ -222,15 +225,15 @@ def _evaluation_line(record: Event, when: str) -> str:
     if not lines:
         some = [name for name in metrics if not name.endswith(COMPANIONS)][:_MAX_FIGURES]
         lines = {name: f"{(metric := find_metric(name)).label} {metric.text(metrics[name])}" for name in some}
-    figures = [f"{text}{_error(name, metrics)}{_count(name, metrics)}" for name, text in lines.items()]
-    return f"evaluation{when}: {', '.join(figures)}"
+    figures = [_measured_line(name, text, metrics) for name, text in lines.items()]
+    return f"evaluation{when}: {'; '.join(figures)}"
 
 
-def _error(name: str, metrics: Mapping[str, float]) -> str:
-    stderr = metrics.get(f"{name}_stderr")
-    return "" if stderr is None else f" ± {find_metric(name).text(float(f'{stderr:.2g}'))}"
-
-
-def _count(name: str, metrics: Mapping[str, float]) -> str:
-    count = metrics.get(f"{name}_n")
-    return "" if count is None else f" of {count:,.0f}"
+def _measured_line(name: str, text: str, metrics: Mapping[str, float]) -> str:
+    """A metric's line, its value as its error leaves it where that was measured."""
+    stderr, n = metrics.get(f"{name}_stderr"), metrics.get(f"{name}_n")
+    if stderr is None and n is None:
+        return text
+    metric = find_metric(name)
+    shown = measured_text(metric, metrics[name], stderr, n)
+    return _FORMAT.sub(lambda _: shown, metric.line) if metric.line else f"{metric.label} {shown}"

@@ -11,6 +11,7 @@ from cookhouse.runs.history.facts import duration
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.overview import RunOverview
 from cookhouse.runs.reading.progress import RunProgress, progress_of
+from cookhouse.telemetry import error_text
 from cookhouse.view.place import Place
 
 _MAX_GONE: Final = 1000
@@ -87,7 +88,7 @@ def line_of(overview: RunOverview) -> Line:
     """Line of the list for a run."""
     headline = overview.headline
     progress = progress_of(overview) if overview.status is RunStatus.RUNNING else None
-    stderr = None if headline is None or overview.stderr is None else headline.metric.error_text(overview.stderr)
+    stderr = None if headline is None or overview.stderr is None else error_text(headline.metric, overview.stderr)
     return {
         "name": overview.name,
         "number": overview.number,
@@ -111,7 +112,7 @@ def line_of(overview: RunOverview) -> Line:
             "number": overview.number,
             "state": _state_text(overview),
             "now": _now_text(overview, progress),
-            "came_to": _outcome_text(overview, stderr),
+            "came_to": _outcome_text(overview),
             "steps": _steps_text(overview),
         },
     }
@@ -131,10 +132,10 @@ def _now_text(overview: RunOverview, progress: RunProgress | None) -> str:
     return f"{doing}{left}"
 
 
-def _outcome_text(overview: RunOverview, stderr: str | None) -> str:
+def _outcome_text(overview: RunOverview) -> str:
     if overview.headline is None:
         return ""
-    last = overview.headline.text if stderr is None else f"{overview.headline.text} ± {stderr}"
+    last = overview.headline.text
     return last if overview.best_text is None else f"{last}, best {overview.best_text}"
 
 

@@ -22,7 +22,7 @@ from cookhouse.runs.reading.settings import has_origins, recorded_settings
 from cookhouse.runs.reading.stages import stage_times
 from cookhouse.runs.record import run_parts
 from cookhouse.runs.samples import evaluated_steps, read_answers
-from cookhouse.telemetry import after_step, is_held_out, number, step_number
+from cookhouse.telemetry import after_step, error_text, is_held_out, number, step_number
 
 MAX_CHECKPOINTS = 200
 """Shown of a run, the last ones."""
@@ -47,7 +47,7 @@ def summary_of(run: FoundRun, columns: MetricColumns) -> dict[str, Any]:
         "headline": None if headline is None else headline.text,
         "stderr": None
         if headline is None or overview.headline is None or overview.stderr is None
-        else headline.metric.error_text(overview.stderr),
+        else error_text(headline.metric, overview.stderr),
         "took": place_of(run.history),
         "steps": overview.steps,
         "total_steps": overview.total_steps,

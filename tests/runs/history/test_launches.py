@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.waiting import next_line
 
 from cookhouse.errors import InputError, ServiceError
 from cookhouse.runs import FolderSpec, RunFolder, RunStatus, choose_folder, open_folder, read_history, record_failure
+from cookhouse.runs.history.facts import usage_of
 from cookhouse.telemetry import Event
 
 ALIVE = """
@@ -167,3 +169,21 @@ def test_a_file_that_holds_no_launches_is_named(text: str, tmp_path: Path) -> No
 def test_what_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"launches": [{"started_at": "2026-01-02T03:04:05+00:00", "mood": "good"}]}')
     assert read_history(tmp_path).started_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_usage_says_which_launches_it_leaves_out(tmp_path: Path) -> None:
+    # Catches the figure of the last launch read as that of the run, when the one before it was killed.
+    path = tmp_path / "run"
+    killed = opened(path)
+    killed.close()  # as a process that dies: it reports nothing
+    folder = opened(path, "resume")
+    folder.run_json.write(Event(name="run.usage", metrics={"trained_tokens": 1200.0}))
+    folder.end("success")
+    folder.close()
+    history = read_history(path)
+    assert history.usage is not None
+    assert usage_of(history.usage, history) == (
+        "1,200 tokens trained (of the last launch alone; one that was killed reports none)"
+    )
+    whole = replace(history, launches=history.launches[1:])
+    assert usage_of(history.usage, whole) == "1,200 tokens trained"

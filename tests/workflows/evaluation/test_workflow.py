@@ -176,7 +176,7 @@ def test_what_raises_is_counted_and_said(own: Path, caplog: pytest.LogCaptureFix
     report = (own / "run/report.html").read_text()
     assert "evaluations/words.html" in report
     assert "checkpoints.jsonl is missing" not in report
-    assert re.search(r"test/words/correct</td><td>45\.8% ± 10\.4%</td><td>24<", report)
+    assert re.search(r"test/words/correct</td><td>46%, 28 to 65%, of 24<", report)
 
 
 @pytest.mark.usefixtures("own")

@@ -149,7 +149,15 @@ def adapter_size(config: TrainingSettings) -> str:
 def held_out_figures(labels: Sequence[tuple[str, str, bool]], first: Row, after: Row) -> list[Figure]:
     """Figures of held-out metrics before and after training: the name, label, and True for a share, of each."""
     return [
-        Figure(name=name, label=label, before=first.get(name), after=after.get(name), is_share=is_share)
+        Figure(
+            name=name,
+            label=label,
+            before=first.get(name),
+            after=after.get(name),
+            is_share=is_share,
+            stderr=after.get(f"{name}_stderr"),
+            n=after.get(f"{name}_n"),
+        )
         for name, label, is_share in labels
     ]
 

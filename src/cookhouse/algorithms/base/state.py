@@ -13,6 +13,7 @@ from cookhouse.chat import Renderer
 from cookhouse.registry import ModelVersion
 from cookhouse.report import RecordedAnswer, checkpoint_text
 from cookhouse.runs import AnswerSample, Figure, RunFolder, RunResult, RunSummary, read_findings, read_history
+from cookhouse.runs.history.facts import usage_of
 from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, REPORT_FILE
 from cookhouse.settings import TrainingSettings
 from cookhouse.telemetry import keys, read_metrics
@@ -131,6 +132,7 @@ class TrainingState(RunState):
             stopped=_stopped(self),
             next_command=_next_command(self, is_interrupted),
             usage=history.usage,
+            usage_text=None if history.usage is None else usage_of(history.usage, history),
             cost=None if history.usage is None else cost_text(history.usage, self.config.prices),
             registered_model=None if self.registered_model is None else self.registered_model.id,
         )

@@ -68,7 +68,9 @@ def _marked(result: RunResult[R], synthetic: tuple[str, ...]) -> RunResult[R]:
     if not synthetic:
         return result
     summary = replace(result.summary, synthetic=synthetic)
-    if "service" in synthetic and not summary.is_interrupted:  # nobody can sample from what is only made up
+    if (
+        "service" in synthetic and summary.next_command and not summary.is_interrupted
+    ):  # nobody can sample from what is only made up
         summary = replace(summary, next_command=f"cookhouse report {shlex.quote(str(summary.folder))}")
     return replace(
         result,

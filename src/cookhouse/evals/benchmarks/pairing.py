@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cookhouse.evals.benchmarks.attempts import Attempt
-from cookhouse.evals.scores import Z95, mean, standard_error
+from cookhouse.evals.scores import mean, standard_error
+from cookhouse.telemetry import Z95
 
 K = TypeVar("K")
 

@@ -22,7 +22,7 @@ def facts_of(history: History) -> dict[str, str]:
         "duration": duration(history.seconds) + (f", in {count} launches" if count > 1 else ""),
         **({} if last.machine is None else {"machine": str(last.machine)}),
         **({} if last.service is None else {"service": last.service}),
-        **({} if history.usage is None else {"usage": usage_text(history.usage)}),
+        **({} if history.usage is None else {"usage": usage_of(history.usage, history)}),
         **({} if last.registered_model is None else {"registered as": last.registered_model}),
         **(
             {"libraries": ", ".join(f"{name} {version}" for name, version in last.packages.items())}
@@ -40,6 +40,15 @@ def usage_text(usage: Mapping[str, float]) -> str:
     tokens = ", ".join([parts[0].replace(" ", " tokens ", 1) if " " in parts[0] else "0 tokens", *parts[1:]])
     engine = f"; {duration(usage['engine_seconds'])} of the engine" if "engine_seconds" in usage else ""
     return tokens + engine
+
+
+def usage_of(usage: Mapping[str, float], history: History) -> str:
+    """As `usage_text`, with the launches that it leaves out."""
+    left_out, count = history.num_unreported, len(history.launches)
+    if not left_out:
+        return usage_text(usage)
+    of = "of the last launch alone" if left_out == count - 1 else f"of {count - left_out} of {count} launches"
+    return f"{usage_text(usage)} ({of}; one that was killed reports none)"
 
 
 def place_of(history: History) -> str:

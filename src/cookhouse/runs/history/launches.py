@@ -149,6 +149,11 @@ class History:
         return dict(total) or None
 
     @property
+    def num_unreported(self) -> int:
+        """Launches before the last that reported no usage, as those whose process was killed."""
+        return sum(launch.usage is None for launch in self.launches[:-1])
+
+    @property
     def warnings(self) -> Sequence[str]:
         """Of all launches; what a resume warned of again stands once."""
         return list(dict.fromkeys(warning for launch in self.launches for warning in launch.warnings))

@@ -16,7 +16,6 @@ from cookhouse.runs.names import METRICS_FILE, RESULT_FILE, SWEEP_RECIPE
 from cookhouse.telemetry import (
     Headline,
     Metric,
-    as_float,
     choose_headline,
     keys,
     last_step_of,
@@ -84,7 +83,7 @@ def overview_of(run: FoundRun) -> RunOverview:
         steps=steps,
         total_steps=total_steps,
         headline=headline,
-        stderr=None if headline is None else rows.stderr(headline.name),
+        stderr=None if headline is None else headline.stderr,
         started_at=run.history.started_at,
         last_at=run.history.last_at,
         seconds=run.history.seconds,
@@ -171,13 +170,6 @@ class _Rows:
             if part in line and (row := _row(line)):
                 return row
         return {}
-
-    def stderr(self, name: str) -> float | None:
-        """The standard error of the last value of a metric."""
-        error = self.last(name).get(f"{name}_stderr")
-        if isinstance(error, int | float) and not isinstance(error, bool) and math.isfinite(as_float(error)):
-            return float(error)
-        return None
 
 
 def _row(line: bytes) -> dict[str, Any]:

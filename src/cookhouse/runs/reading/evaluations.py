@@ -10,7 +10,16 @@ from cookhouse.evals import Attempt, Estimate
 from cookhouse.runs.names import METRICS_FILE
 from cookhouse.runs.reading.attempts import AttemptIndex
 from cookhouse.runs.reading.ranges import read_before
-from cookhouse.telemetry import COMPANIONS, Metric, as_float, find_metric, is_held_out, metrics_row, ranked
+from cookhouse.telemetry import (
+    COMPANIONS,
+    Metric,
+    as_float,
+    find_metric,
+    is_held_out,
+    measured_text,
+    metrics_row,
+    ranked,
+)
 
 _END_BYTES: Final = 1 << 18
 
@@ -29,10 +38,8 @@ class Measured:
 
     @property
     def text(self) -> str:
-        """The value with its standard error."""
-        return self.metric.text(self.value) + (
-            "" if self.stderr is None else f" ± {self.metric.error_text(self.stderr)}"
-        )
+        """The value with its interval or its standard error."""
+        return measured_text(self.metric, self.value, self.stderr, self.n)
 
 
 def last_measured(folder: Path, own: Mapping[str, Metric]) -> list[Measured]:

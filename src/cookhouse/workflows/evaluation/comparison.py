@@ -141,6 +141,7 @@ def _figures(paired: PairedTable) -> list[Figure]:
             after=each.mean,
             is_share=is_shown_as_share(name),
             stderr=each.stderr,
+            n=each.n,
         )
         for name, estimates in paired.figures.items()
         for model, each in zip(paired.models, estimates, strict=True)

@@ -109,11 +109,12 @@ def _figures(figures: Mapping[str, Mapping[str, Estimate]]) -> list[Figure]:
     return [
         Figure(
             name=f"test/{benchmark}/{name}",
-            label=f"{benchmark} {name}, of {estimate.n:,}",
+            label=f"{benchmark} {name}",
             before=None,
             after=estimate.mean,
             is_share=is_shown_as_share(f"{benchmark}/{name}"),
             stderr=estimate.stderr,
+            n=estimate.n,
         )
         for benchmark, estimates in figures.items()
         for name, estimate in estimates.items()

@@ -77,6 +77,7 @@ class SupervisedState(alg.TrainingState):
                     (keys.TEST_NLL, "held-out loss (nats per token)", False),
                     (keys.TEST_EXACT_MATCH, "held-out exact match", True),
                     *(each for each in _OF_LABELS if each[0] in after),
+                    *([_TRUNCATED] if after.get(keys.TEST_TRUNCATED) else []),
                 ],
                 first,
                 after,
@@ -90,10 +91,14 @@ class SupervisedState(alg.TrainingState):
         ]
 
 
+_TRUNCATED = (keys.TEST_TRUNCATED, "held-out answers truncated (eval_max_tokens)", True)
 _OF_LABELS = ((keys.TEST_ACCURACY, "held-out accuracy", True), (keys.TEST_F1, "held-out F1", True))
 
 
 def _held_out_in_words(state: SupervisedState) -> str:
-    num_asked, num_all = len(state.data.test), state.data.num_held_out
-    is_part = num_asked == state.config.num_eval < num_all
-    return f"{num_all:,} held out, of which {num_asked:,} are evaluated on" if is_part else f"{num_asked:,} held out"
+    num_measured, num_all = len(state.data.test), state.data.num_held_out
+    if num_measured == num_all:
+        return f"{num_all:,} held out"
+    left = num_all - num_measured
+    what = "not measured" if state.config.eval_fraction is None else "neither measured nor trained on"
+    return f"{num_all:,} held out, of which {num_measured:,} are measured and {left:,} {what}"

@@ -10,7 +10,7 @@ from cookhouse.errors import InputError
 from cookhouse.evals import Estimate, PairedDifference
 from cookhouse.report import Change, ItemChanges, change_of
 from cookhouse.runs.reading.answer_sets import ItemQuestion
-from cookhouse.telemetry import Metric, find_metric
+from cookhouse.telemetry import Metric, find_metric, measured_text
 from cookhouse.view.pages import ask_address, page_and_json
 from cookhouse.view.paging import Paging
 from cookhouse.view.routes.evaluations.sides import Side, asked_alike, changes_at, facts_of, sides_of, weights_of
@@ -142,8 +142,7 @@ def _benchmark(name: str, changes: ItemChanges[Any]) -> dict[str, Any]:
 
 
 def _estimate(metric: Metric, estimate: Estimate) -> dict[str, Any]:
-    error = "" if estimate.stderr is None else f" ± {metric.error_text(estimate.stderr)}"
-    text = metric.text(estimate.mean) + error
+    text = measured_text(metric, estimate.mean, estimate.stderr, estimate.n)
     return {"mean": estimate.mean, "stderr": estimate.stderr, "n": estimate.n, "text": text}
 
 
