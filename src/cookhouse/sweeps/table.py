@@ -81,7 +81,7 @@ def _n(record: RunRecord, metric: str) -> float | None:
     """Items that the value of `last_value` is the mean of, where that was given."""
     row = _last_row(record, metric)
     n = None if row is None else row.get(f"{metric}_n")
-    return float(n) if is_number(n) else None
+    return float(n) if n is not None and is_number(n) else None
 
 
 def paused_value(record: RunRecord, metric: str, step: int) -> tuple[float | None, float | None]:
