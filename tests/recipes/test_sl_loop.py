@@ -134,7 +134,7 @@ def test_the_file_is_about_a_hundred_lines_of_code(module: ModuleType) -> None:
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
     lines = enumerate(text.splitlines(), start=1)
-    assert len([1 for at, line in lines if line.strip() and not line.lstrip().startswith("#") and at not in said]) < 116
+    assert len([1 for at, line in lines if line.strip() and not line.lstrip().startswith("#") and at not in said]) < 120
     imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not {name for name in imported if name.startswith(("cookhouse.workflows", "cookhouse.runs"))}
 

@@ -58,7 +58,7 @@ def test_a_users_metric_has_its_way_place_and_headline_in_another_process(
     assert next(each for each in others if each.name == "test/length").metric.direction is None
     page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
     assert page.index('data-metric="test/mistakes"') < page.index('data-metric="train/loss"')
-    assert "2 (step 2)" in page
+    assert "2 (after step 2)" in page
 
 
 def test_a_sweep_is_decided_by_a_users_metric(tmp_path: Path) -> None:

@@ -55,9 +55,7 @@ class Config(FlatSettings):
     num_epochs: int = redefault(SupervisedSettings, "num_epochs", 1)
     max_steps: int | None = redefault(SupervisedSettings, "max_steps", None)
     sweep: str = chz.field(
-        default="",
-        doc="FROM,TO,COUNT: learning rates to try, evenly spaced on a log scale.",
-        metadata=facts(is_list=True),
+        default="", doc="FROM,TO,COUNT: learning rates to try, evenly on a log scale.", metadata=facts(is_list=True)
     )
 
     @chz.validate
