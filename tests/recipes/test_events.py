@@ -118,7 +118,7 @@ async def test_a_supervised_run(make_config: MakeConfig) -> None:
         events.TRAINING_STEP: (STEP | {"train/loss"}, set()),
         events.EVAL_COMPLETE: (
             {"test/nll", "test/bits_per_byte", "test/exact_match", "test/exact_match_n", "test/exact_match_stderr"}
-            | {"test/malformed", "test/nll_stderr", "test/nll_tokens"},
+            | {"test/malformed", "test/truncated", "test/nll_stderr", "test/nll_tokens"},
             set(),
         ),
     }
