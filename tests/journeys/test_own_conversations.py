@@ -177,7 +177,7 @@ def measure_and_take_along(journey: Journey, subtests: pytest.Subtests) -> None:
         '{"question": "What is the price of a roll?", "answer": "dollar", "match": "contains"}\n',
     )
     said = journey.run("cookhouse eval prices --benchmark quiz.jsonl log_path=runs/quiz")
-    assert re.search(r"quiz correct, of 3 +\d", said)
+    assert re.search(r"quiz correct +\d+%, .*of 3", said)
     assert "training" not in said
     answers = journey.folder / "runs" / "quiz" / "evaluations" / "quiz.html"
     with subtests.test("the page of answers in a browser"), opened(answers, width=420) as page:
