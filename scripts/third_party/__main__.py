@@ -37,7 +37,7 @@ _QUIET = {
     "TINKER_TELEMETRY": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""What has a client ask nobody but our server."""
+"""Environment in which a client asks our server alone."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -150,7 +150,7 @@ def print_summary(console: Console, summary: RunSummary, program: str) -> None:
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """What the metrics of a run show to be wrong, each with what to try."""
+    """Findings in the metrics of a run, each with what to try."""
     for finding in findings:
         say_fact(console, f"{'diagnosis':<14}", printable(finding.title))
         say_fact(console, f"{'try':<14}", printable(finding.advice))

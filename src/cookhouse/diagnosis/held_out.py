@@ -11,7 +11,7 @@ from cookhouse.weights.checkpoints import Checkpoint
 
 _FEWEST_EVALUATIONS = 3
 TRAINED = (keys.TRAIN_LOSS, keys.PAIR_LOSS, keys.TRAIN_REWARD)
-"""What a run trains on, the first that it has."""
+"""Loss that a run trains on: the first that it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

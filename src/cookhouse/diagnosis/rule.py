@@ -1,4 +1,4 @@
-"""What a rule is, and the facts of a run that it may ask besides its metrics."""
+"""A rule, and the facts of a run that it may read besides its metrics."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class Rule:
     find: Callable[["Rule", MetricHistory, RunFacts], Found | None]
 
     def finding(self, history: MetricHistory, facts: RunFacts) -> Finding | None:
-        """What it finds in the metrics so far."""
+        """Finding in the metrics so far."""
         is_whole = self.judges_short_runs and facts.total_steps is not None and history.num_steps >= facts.total_steps
         if history.num_steps < self.steps and not (is_whole and history.num_steps):
             return None

@@ -10,7 +10,7 @@ from cookhouse.telemetry import COMPANIONS, Metric
 NUM_COLORS = 8
 """Of curves in one chart."""
 _MAX_NAME = 200
-"""Letters of a name beside a chart."""
+"""Letters of a name next to a chart."""
 _GROUPS = ("train", "env", "test", "optim", "rollouts", "time")
 
 

@@ -13,6 +13,6 @@ _ROLE = re.compile(r"\s*(?:user|human|system|assistant|model|tool)\s*(?:\n|$)", 
 
 
 def last_message(prompt: str) -> str:
-    """What was asked last; the whole prompt where nothing in it is known to be a mark."""
+    """The last message of a prompt; the whole prompt where nothing in it is known to be a mark."""
     parts = [_ROLE.sub("", part, count=1) if _ROLE.match(part) else part for part in _AROUND.split(prompt)]
     return next((part.strip() for part in reversed(parts) if part.strip()), prompt.strip())

@@ -94,7 +94,7 @@ class RunRecord:
     warnings: Sequence[str] = ()
     """What it warned of."""
     findings: Sequence[Finding] = ()
-    """What its metrics show to be wrong, the gravest first."""
+    """Findings in its metrics, the gravest first."""
     notes: Sequence[str] = ()
     """What it said of its data and settings before it trained."""
     gaps: Sequence[str] = ()

@@ -65,7 +65,7 @@ class RunSummary:
     remark: str | None = None
     """What the figures come to, in a sentence or two, where there is something to say."""
     findings: Sequence[Finding] = ()
-    """What the metrics show to be wrong, the gravest first."""
+    """Findings in the metrics, the gravest first."""
     report: Path | None
     """The page with curves and answers, if it could be written."""
     state_path: str | None

@@ -9,7 +9,7 @@ from cookhouse.telemetry.metric import Metric, as_float, number
 Z95: Final = 1.959963984540054
 """Quantile of the normal distribution that leaves 2.5 % above."""
 ERRORS_IN_WORDS: Final = "a range is the 95% interval of a share (Wilson), ± one standard error of a mean"
-"""What stands beside values, for the foot of a table."""
+"""Legend of values, for the foot of a table."""
 _MAX_DIGITS: Final = 3
 _WIDE: Final = 0.025
 """Half a width of an interval from which on a share is written without decimals."""

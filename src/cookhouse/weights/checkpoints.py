@@ -24,7 +24,7 @@ class Cursor:
     """Steps before this one, over all epochs. A step is one batch: one optimizer step, or, where a batch of rollouts is
     split into substeps or used several times, all of those."""
     loop_state: Mapping[str, Any] = field(default_factory=dict)
-    """What the source remembers at this place besides, in JSON's types."""
+    """State of the source at this place, in JSON's types."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Checkpoint:
     best: Mapping[str, float] = field(default_factory=dict)
     """The metric by which these are the best weights of the run, with its value; empty: they are not."""
     loop_state: Mapping[str, Any] = field(default_factory=dict)
-    """What a source or a loop of one's own wants to find again; it has JSON's types."""
+    """State of a source, or of a loop of one's own, in JSON's types."""
 
     @property
     def line(self) -> str:

@@ -39,7 +39,7 @@ class OpenedRun:
 
     folder: RunFolder
     cursor: Cursor
-    """Where the run begins, or goes on."""
+    """Place at which the run begins, or goes on."""
     session: TrainingSession
     best: BestWeights | None = None
     """Choice of the best weights, of a run that saves them."""
@@ -69,16 +69,16 @@ class TrainingState(RunState):
     objective: Objective[Any] = field(init=False)
     steps: Steps = field(init=False)
     evaluators: Sequence[NamedEvaluator] = field(init=False)
-    """Those that settings and adapters name, made."""
+    """Evaluators that settings and adapters name."""
     opened: OpenedRun = field(init=False)
     evaluations: list[ScheduledEvaluation] = field(default_factory=list)
-    """What is measured, and how often; all of it also of the trained weights. A stage may add to it."""
+    """Measurements, and how often they are due; all of them also of the trained weights. A stage may add to them."""
     outcome: LoopOutcome = field(init=False)
     saved: SavedWeights = field(init=False)
     eval_results: dict[str, Any] = field(default_factory=dict)
     """Metrics of the trained weights on what was held out; text where an evaluator gave some."""
     registered_model: ModelVersion | None = None
-    """What the trained weights were registered as."""
+    """Version that the trained weights were registered as."""
 
     def facts(self) -> Mapping[str, str]:
         config, steps = self.config, self.steps
@@ -156,7 +156,7 @@ _PLAIN_NAMES = {
     "recall": (keys.TEST_RECALL,),
     "f1": (keys.TEST_F1,),
 }
-"""What programs ask a result for, with the metrics that it may be: the first that was measured."""
+"""Plain names of results, with the metrics that each may be: the first that was measured."""
 
 
 def with_plain_names(results: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,11 +56,11 @@ class RolloutAssembler:
     telemetry: Telemetry
     _: KW_ONLY
     overlong: OverlongSettings = field(default_factory=OverlongSettings)
-    """What becomes of answers that are too long."""
+    """Treatment of answers that are too long."""
     reference: ComputeLogprobs | None = None
     """Logprobs that the KL penalty is against."""
     observation_logprobs: ComputeLogprobs | None = None
-    """Those that stand at tokens which were not sampled, for a loss that looks at all of them (dro); without it they
+    """Logprobs at tokens which were not sampled, for a loss that looks at all of them (dro); without it they
     are 0."""
     adjust: Adjust | None = None
     """Changes the datums once the penalty is in their advantages, before these are normalized."""

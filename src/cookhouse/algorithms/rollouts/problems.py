@@ -29,7 +29,7 @@ from cookhouse.training import SamplingClient
 from cookhouse.weights.names import find_weights
 
 Environments: TypeAlias = Callable[[OpenSampler], RLDatasetBuilder]
-"""What a run learns in; the argument opens a sampler of another model, once rollouts run."""
+"""Environments of a run; the argument opens a sampler of another model, once rollouts run."""
 
 C = TypeVar("C", bound=RolloutTrainingSettings)
 
@@ -104,9 +104,9 @@ class Problems:
     test: Sequence[EnvGroupBuilder]
     """To evaluate on; empty: nothing is evaluated."""
     context_tokens: int | None
-    """What the model takes at most, prompt and answer together; None if nobody here knows."""
+    """Context length of the model, prompt and answer together, in tokens; None if it is not known here."""
     second_models: Sequence[SecondModel]
-    """Those that environments asked for, besides the one that is trained."""
+    """Models that environments asked for, besides the one that is trained."""
 
     @property
     def batches(self) -> EpochBatches:

@@ -21,7 +21,7 @@ from cookhouse.training import ScheduledEvaluation, TrainingClient
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedRollouts:
-    """What samples in a run's environments."""
+    """Sampling in the environments of a run."""
 
     settings: RolloutTrainingSettings
     problems: Problems

@@ -76,7 +76,7 @@ RULES = (
     *(UNKNOWN_SESSION, FOREIGN),
 )
 _OTHERWISE_REFUSED = ((NoSessionError, UNKNOWN_SESSION), (ForeignError, FOREIGN))
-"""What this server refuses too, by another status."""
+"""Refusals that this server has too, with another status."""
 
 
 class HostedRules:
@@ -85,7 +85,7 @@ class HostedRules:
     def __init__(self, *, is_strict: bool) -> None:
         self.is_strict = is_strict
         self.counts: Counter[str] = Counter({rule.name: 0 for rule in RULES})
-        """How often each rule was broken, by its name."""
+        """Count of refusals by the name of the rule."""
         self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def enforce(self, session_id: str, breaches: Iterable[Breach]) -> None:

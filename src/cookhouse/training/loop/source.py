@@ -60,7 +60,7 @@ class Remembering(Protocol):
     """
 
     def state(self) -> Mapping[str, Any]:
-        """What to save, in JSON's types; called between two batches."""
+        """State to save, in JSON's types; called between two batches."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up what was saved."""

@@ -165,7 +165,7 @@ class TaughtState(alg.TrainingState):
 
     teacher_service: TeacherService = field(init=False)
     teacher_results: TeacherRecord = field(default_factory=TeacherRecord)
-    """What the teachers themselves answer to what is held out."""
+    """Answers of the teachers to what is held out."""
     distillation_metrics: dict[str, float] = field(default_factory=dict)
     """Of the last step: `loss` and `forward_kl`, or `teacher_kl`, also by data set and by position; and how many of the
     teacher's answers were dropped."""

@@ -174,7 +174,7 @@ class Questions:
     held_out: Sequence[TeacherQuestion]
     """Asked in evaluations; empty: nothing is evaluated."""
     context_tokens: int | None
-    """What the model takes at most, prompt and answer together; None if nobody here knows."""
+    """Context length of the model, prompt and answer together, in tokens; None if it is not known here."""
 
 
 def preview(questions: Questions, model_name: str) -> list[Preview]:

@@ -37,7 +37,7 @@ class TokenizedPairs:
     answers: PairAnswerEvaluation | None
     """Evaluation of answers to the prompts of held-out pairs; None where none can be asked."""
     context_tokens: int | None
-    """What the model takes at most, prompt and answer together; None if nobody here knows."""
+    """Context length of the model, prompt and answer together, in tokens; None if it is not known here."""
 
 
 @dataclass(kw_only=True)

@@ -48,7 +48,7 @@ class TokenizedComparisons:
     renderer: ComparisonRenderer
     dataset: SupervisedDataset
     test: Sequence[ComparisonRow]
-    """Those that are not truncated."""
+    """Held-out rows that are not truncated."""
     context_tokens: int | None
 
 

@@ -36,7 +36,7 @@ class Tokenized:
     """None: nothing is evaluated."""
     exact_match: ExactMatchEvaluator | None
     context_tokens: int | None
-    """What the model takes at most, prompt and answer together; None if nobody here knows."""
+    """Context length of the model, prompt and answer together, in tokens; None if it is not known here."""
 
 
 @dataclass(kw_only=True)
@@ -45,7 +45,7 @@ class SupervisedState(alg.TrainingState):
 
     config: SupervisedSettings
     data: RunData = field(init=False)
-    """What the run trains on and is measured by; a stage may return other conversations."""
+    """Data to train on and to measure by; a stage may return other conversations."""
     objective: alg.Objective[None] = field(init=False)
     tokenized: Tokenized = field(init=False)
 
