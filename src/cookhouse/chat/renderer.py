@@ -205,16 +205,24 @@ class Renderer(ABC):
 
         Given the prompt, a think mark at its end counts as the response's own, so that thinking is recognized at once.
         """
-        opening: Sequence[Piece] = ()
-        if prompt is not None and prompt.chunks and isinstance(prompt.chunks[-1], EncodedTextChunk):
-            opening = self.read_opening(self.encoder.split(prompt.chunks[-1].tokens, self._marks))
         return ResponseStream(
             self.encoder,
             self._marks,
             read=lambda pieces: self.read_response(pieces)[0],
             settle=self.settle,
-            opening=opening,
+            opening=() if prompt is None else self.opening_of(prompt),
         )
+
+    def opening_of(self, prompt: ModelInput) -> Sequence[Piece]:
+        """Pieces that a prompt leaves open for its reply."""
+        if not prompt.chunks or not isinstance(prompt.chunks[-1], EncodedTextChunk):
+            return ()
+        return self.read_opening(self.encoder.split(prompt.chunks[-1].tokens, self._marks))
+
+    @property
+    def mark_ids(self) -> Collection[int]:
+        """Tokens that have a meaning in a response."""
+        return self._marks.keys()
 
     def build_response(self, messages: Sequence[Message]) -> list[int]:
         """Tokens that a model would sample for the last message after the others, its end included; `parse_response`

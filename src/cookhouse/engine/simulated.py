@@ -253,6 +253,8 @@ class SimulatedEngine:
             raise InputError(f"a prompt of {request.prompt_T.size} tokens does not fit {MAX_CONTEXT_TOKENS}")
         if request.scores_prompt or request.topk_sample_logprobs:
             raise InputError("a simulated engine has no logprobs of prompts, and ranks no tokens; ask for neither")
+        if request.is_shaped or request.min_p:
+            raise InputError("a simulated engine has no distribution; ask for no grammar, bias, penalty or min_p")
         self._work("submit_sample", 0.0)
         self._prompt_tokens += request.prompt_T.size
         running = _Running(request, sampled(request, self._weights(request)), self._num_steps)

@@ -45,6 +45,28 @@ def test_draws_follow_the_filtered_distribution(
     )
 
 
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p", "min_p", "kept"),
+    [
+        (1.0, -1, 1.0, 0.3, [0, 1]),  # the likeliest has exp(2), the next exp(1) = 0.37 of it, exp(0.5) = 0.22
+        (2.0, -1, 1.0, 0.3, [0, 1, 2, 4]),  # as it is at the temperature
+        (1.0, 1, 1.0, 0.1, [0]),
+        (1.0, -1, 0.5, 0.1, [0]),
+        (1.0, -1, 1.0, 1.0, [0]),
+    ],
+)
+def test_min_p_keeps_what_has_a_share_of_the_likeliest(
+    device: str, temperature: float, top_k: int, top_p: float, min_p: float, kept: list[int]
+) -> None:
+    quantiles = uniforms([sequence_seed(7, 0)] * 8_000, list(range(8_000)))
+    choices = [Choice(temperature, top_k, top_p, float(u), min_p) for u in quantiles]
+    # Beside rows of another kind, each draws what it would alone.
+    tokens, _ = choose(LOGITS_V.to(device).expand(8_001, 5), [*choices, Choice(0.0, -1, 1.0, 0.5, 0.9)])
+    found = torch.bincount(torch.tensor(tokens[:-1]), minlength=5) / 8_000
+    torch.testing.assert_close(found, _expected(temperature, kept), atol=0.015, rtol=0.0)
+    assert tokens[-1] == 0
+
+
 def test_logprobs_are_of_the_unfiltered_distribution_at_the_temperature(device: str) -> None:
     for temperature in (0.5, 1.0, 3.0):
         (token,), (logprob,) = choose(LOGITS_V.to(device).unsqueeze(0), [Choice(temperature, 2, 0.9, 0.3)])

@@ -137,8 +137,25 @@ class SampleRequest:
     """0 is greedy."""
     top_k: int = -1
     top_p: float = 1.0
+    min_p: float = 0.0
+    """Tokens are left out that are less likely than this share of the likeliest one's probability."""
     stop: Sequence[str | int] | None = None
     """Texts or tokens that end a sample besides the model's end tokens; empty: only `max_tokens` ends it."""
+    ignore_eos: bool = False
+    """True if the model's end tokens end nothing unless `stop` names them."""
+    min_tokens: int = 0
+    """Nothing ends a sample before it has as many tokens: end tokens are not drawn."""
+    frequency_penalty: float = 0.0
+    """Less logit for each time that a token was sampled."""
+    presence_penalty: float = 0.0
+    """Less logit for a token that was sampled."""
+    repetition_penalty: float = 1.0
+    """Divisor of a logit above 0, factor of one below, for tokens of the prompt and of the sample
+    (https://arxiv.org/abs/1909.05858)."""
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    """Added to the logits of tokens."""
+    grammar: str | None = None
+    """All that a sample may be, in the serialized form of llguidance; it is over where nothing more may follow."""
     prompt_logprobs: bool = False
     topk_prompt_logprobs: int = 0
     topk_sample_logprobs: int = 0
@@ -152,17 +169,29 @@ class SampleRequest:
         return self.prompt_logprobs or self.topk_prompt_logprobs > 0 or self.prompt_targets is not None
 
     @property
+    def has_penalties(self) -> bool:
+        """True if tokens that were there before are made less likely, or likelier."""
+        return (self.frequency_penalty, self.presence_penalty, self.repetition_penalty) != (0, 0, 1)
+
+    @property
+    def is_shaped(self) -> bool:
+        """True if the distribution sampled from, before what filters it, may not be the model's own."""
+        return self.grammar is not None or self.min_tokens > 0 or bool(self.logit_bias) or self.has_penalties
+
+    @property
     def num_bytes(self) -> int:
         """Memory that it takes."""
         stops = sum(len(stop) if isinstance(stop, str) else 32 for stop in self.stop or ())
         targets = 0 if self.prompt_targets is None else 16 * len(self.prompt_targets.tokens_M)
-        return _OBJECT_BYTES + self.prompt_T.nbytes + stops + targets
+        shape = 64 * len(self.logit_bias) + len(self.grammar or "")
+        return _OBJECT_BYTES + self.prompt_T.nbytes + stops + targets + shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledSequence:
     """Tokens include the stop token, or those that complete a stop string. `logprobs_T` are of the distribution sampled
-    from before top-k and top-p, so at temperature 1 they equal the trainer's; greedy reports temperature 1.
+    from before top-k, top-p and min-p, so at temperature 1 they equal the trainer's unless the request `is_shaped`;
+    greedy reports temperature 1.
     """
 
     tokens_T: NDArray[np.int32]
@@ -173,6 +202,12 @@ class SampledSequence:
     """Row t ranks the candidates for the sampled token t, most likely first."""
     topk_logprobs_TK: NDArray[np.float32] | None = None
     """Of the distribution that `logprobs_T` are of."""
+    free_logprobs_T: NDArray[np.float32] | None = None
+    """Of the model's own distribution, with no grammar, bias or penalty; None: `logprobs_T` are."""
+    is_masked_T: NDArray[np.bool_] | None = None
+    """True where a grammar or `min_tokens` took away tokens that had more than 1e-6 of the probability."""
+    is_grammar_end: bool = False
+    """True if the grammar ended it, by a token that is none of those that stop: the end mark was not sampled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

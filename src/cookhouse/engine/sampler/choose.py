@@ -8,8 +8,9 @@ Legend: B rows of a call, R rows of one kind among them, V vocabulary, P candida
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -34,13 +35,14 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Sampling parameters of a row. `temperature` 0 is greedy, `top_k` −1 and `top_p` 1 filter nothing."""
+    """Sampling parameters of a row. `temperature` 0 is greedy; `top_k` −1, `top_p` 1 and `min_p` 0 filter nothing."""
 
     temperature: float
     top_k: int
     top_p: float
     uniform: float
     """In [0, 1): the quantile of the filtered distribution that is drawn."""
+    min_p: float = 0.0
 
     @property
     def scale(self) -> float:
@@ -82,10 +84,12 @@ def temporary_bytes(device: torch.device, num_rows: int, vocab_size: int) -> int
 
 
 def choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float]]:
-    """Tokens and their log-probabilities (nats) under softmax(logits / temperature), before top-k and top-p.
+    """Tokens and their log-probabilities (nats) under softmax(logits / temperature), before top-k, top-p and min-p.
 
     Greedy rows take the first largest logit and report temperature 1. Of equal logits, the lowest token ranks first.
     """
+    if any(choice.min_p > 0 and choice.temperature > 0 for choice in choices):
+        choices = _by_top_k(logits_BV, choices)
     size = max(1, _CHUNK_ELEMENTS[logits_BV.device.type] // logits_BV.shape[1])
     tokens: list[int] = []
     logprobs: list[float] = []
@@ -96,16 +100,51 @@ def choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], lis
     return tokens, logprobs
 
 
+def logprobs_of(logits_BV: Tensor, choices: Sequence[Choice], tokens: Sequence[int]) -> list[float]:
+    """Log-probability of a token of each row as `choose` has it."""
+    scaled_BV = _scaled(logits_BV, choices)
+    tokens_B1 = upload(np.array(tokens), logits_BV.device).unsqueeze(1)
+    values: list[float] = (scaled_BV.gather(1, tokens_B1).squeeze(1).double() - log_sum_exp(scaled_BV)).float().tolist()
+    return values
+
+
+def takes_away(free_BV: Tensor, kept_BV: Tensor, choices: Sequence[Choice], *, more_than: float) -> list[bool]:
+    """Rows in which logits of minus infinity in `kept_BV` have more of the probability of `free_BV` than that."""
+    lost_B = log_sum_exp(_scaled(free_BV, choices)) - log_sum_exp(_scaled(kept_BV, choices))
+    is_lost: list[bool] = (lost_B > -math.log1p(-more_than)).tolist()
+    return is_lost
+
+
 def rank(
     logits_BV: Tensor, choices: Sequence[Choice], counts: Sequence[int]
 ) -> list[tuple[NDArray[np.int32], NDArray[np.float32]]]:
     """The likeliest tokens of each row, as many as `counts` says, and their log-probabilities as `choose` has them."""
-    scale_B1 = upload(np.array([choice.scale for choice in choices], np.float32), logits_BV.device).unsqueeze(1)
-    scaled_BV = logits_BV * scale_B1
+    scaled_BV = _scaled(logits_BV, choices)
     top = torch.topk(scaled_BV, max(counts))
     logprobs_BP = (top.values.double() - log_sum_exp(scaled_BV).unsqueeze(1)).float().cpu().numpy()
     tokens_BP = top.indices.int().cpu().numpy()
     return [(tokens_BP[row, :count], logprobs_BP[row, :count]) for row, count in enumerate(counts)]
+
+
+def _scaled(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
+    """Logits over temperature."""
+    if all(choice.scale == 1 for choice in choices):
+        return logits_BV.contiguous()
+    scale_B1 = upload(np.array([choice.scale for choice in choices], np.float32), logits_BV.device).unsqueeze(1)
+    return logits_BV * scale_B1
+
+
+def _by_top_k(logits_BV: Tensor, choices: Sequence[Choice]) -> list[Choice]:
+    """The same choices with min-p as the top-k that it comes to: it keeps the likeliest."""
+    found = list(choices)
+    rows = [row for row, choice in enumerate(choices) if choice.min_p > 0 and choice.temperature > 0]
+    chosen = [choices[row] for row in rows]
+    scaled_RV = _scaled(logits_BV[upload(np.array(rows), logits_BV.device)], chosen)
+    least_R = scaled_RV.amax(-1) + upload(np.log([choice.min_p for choice in chosen]), logits_BV.device).float()
+    counts = (scaled_RV >= least_R.unsqueeze(1)).sum(-1).tolist()
+    for row, count in zip(rows, counts, strict=True):
+        found[row] = replace(choices[row], top_k=min(choices[row].limit(logits_BV.shape[1]), count), min_p=0.0)
+    return found
 
 
 def _choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float]]:

@@ -30,6 +30,11 @@ _MAX_RANKED = 2**24
 """Candidates of all sampled tokens of a request: 128 MiB, and as much again when they are sent."""
 _MIN_TEMPERATURE = 1e-6
 """Logits divided by less may be too large for fp32, and what is likeliest is drawn long before."""
+_MAX_BIASED = 1024
+"""Each is sent to the device anew for each token."""
+_MAX_BIAS = 100.0
+_PENALTIES = -2.0, 2.0
+_FACTORS = 0.01, 100.0
 _NO_TOKENS = SampledSequence(tokens_T=np.empty(0, np.int32), logprobs_T=np.empty(0, np.float32), is_stopped=False)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -57,6 +62,11 @@ def check_request(request: SampleRequest, vocab_size: int, context: int) -> None
         "temperature": (request.temperature, 0.0, 1e4),
         "top_k": (request.top_k, -1, 2**31),
         "top_p": (request.top_p, 0.0, 1.0),
+        "min_p": (request.min_p, 0.0, 1.0),
+        "min_tokens": (request.min_tokens, 0, max_tokens if request.max_tokens is not None else 2**31),
+        "frequency_penalty": (request.frequency_penalty, *_PENALTIES),
+        "presence_penalty": (request.presence_penalty, *_PENALTIES),
+        "repetition_penalty": (request.repetition_penalty, *_FACTORS),
         "topk_prompt_logprobs": (request.topk_prompt_logprobs, 0, min(vocab_size, 1024)),
         "topk_sample_logprobs": (request.topk_sample_logprobs, 0, min(vocab_size, 1024)),
     }
@@ -92,6 +102,22 @@ def check_request(request: SampleRequest, vocab_size: int, context: int) -> None
     for stop in request.stop or ():
         if stop == "" or (isinstance(stop, int) and not 0 <= stop < vocab_size):
             raise InputError(f"stop holds {stop!r}; give non-empty strings, or token ids below {vocab_size}")
+    _check_shape(request, vocab_size)
+
+
+def _check_shape(request: SampleRequest, vocab_size: int) -> None:
+    if len(request.logit_bias) > _MAX_BIASED:
+        raise InputError(f"logit_bias has {len(request.logit_bias)} tokens; it may have {_MAX_BIASED}")
+    for token, bias in request.logit_bias.items():
+        if not 0 <= token < vocab_size:
+            raise InputError(f"logit_bias names token {token}; the model has tokens below {vocab_size}")
+        if not -_MAX_BIAS <= bias <= _MAX_BIAS:
+            raise InputError(f"logit_bias of token {token} is {bias}; it must be from -{_MAX_BIAS:g} to {_MAX_BIAS:g}")
+    is_endless = request.ignore_eos or (request.stop is not None and not request.stop)
+    if request.grammar is not None and (is_endless or request.min_tokens):
+        raise InputError(
+            "a grammar says where an answer ends; leave ignore_eos, min_tokens and an empty stop out, or the grammar"
+        )
 
 
 @dataclass
@@ -145,6 +171,9 @@ def _sampled(sequence: Sequence, *, last: int) -> SampledSequence:
         is_stopped=sequence.is_stopped,
         topk_tokens_TK=np.stack([tokens for tokens, _ in ranked]) if ranked else None,
         topk_logprobs_TK=np.stack([logprobs for _, logprobs in ranked]) if ranked else None,
+        free_logprobs_T=np.array(sequence.free_logprobs[-last:], np.float32) if sequence.free_logprobs else None,
+        is_masked_T=np.array(sequence.is_masked[-last:], np.bool_) if sequence.is_masked else None,
+        is_grammar_end=sequence.is_grammar_end,
     )
 
 

@@ -6,6 +6,7 @@ Legend: B sequences whose next token is chosen.
 import math
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,13 +22,23 @@ from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.delta import CHUNK
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.cache import can_page
-from cookhouse.engine.sampler.choose import Choice, choose, rank, sequence_seed, temporary_bytes, uniforms
+from cookhouse.engine.sampler.choose import (
+    Choice,
+    choose,
+    logprobs_of,
+    rank,
+    sequence_seed,
+    temporary_bytes,
+    uniforms,
+)
+from cookhouse.engine.sampler.grammar import Grammars
 from cookhouse.engine.sampler.graph import Capture, CudaCapture
 from cookhouse.engine.sampler.request import RunningRequest, check_request, min_tokens, together_or_alone
 from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
+from cookhouse.engine.sampler.shape import shape
 from cookhouse.engine.sampler.state_slots import StateSlots, share_of_states
 from cookhouse.engine.shortage import explained
 from cookhouse.errors import InputError
@@ -40,6 +51,18 @@ _MAX_RUNNING = 256
 _BUDGET_TOKENS = {"cpu": 2048, "cuda": 8192}
 """Positions of a pass, by kind of device. What decodes waits for the prompts of its pass: a fraction of a second."""
 _Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A token, its log-probability, and what else is kept of it."""
+
+    token: int
+    logprob: float
+    free_logprob: float | None = None
+    """Of the model's own distribution; None: nothing changed it."""
+    is_masked: bool = False
+    ranked: _Candidates | None = None
 
 
 class Sampler:
@@ -97,6 +120,7 @@ class Sampler:
             growth=(lambda: blocks.num_blocks) if is_copied else None,
         )
         self._is_copied = is_copied
+        self._grammars = Grammars(base)
         self._requests: dict[str, RunningRequest] = {}
         self._base_roots: dict[str, int] = {}
         """Root of what each owner computes under the bare base model: from 0 down, so that no serial is met."""
@@ -163,7 +187,8 @@ class Sampler:
         """Queue a request under these weights (None: the bare base model).
 
         Raises:
-            InputError: a parameter is out of range, or prompt and `max_tokens` do not fit the context or the cache.
+            InputError: a parameter is out of range, the grammar is none, or prompt and `max_tokens` do not fit the
+                context or the cache.
         """
         context = self._base.info.max_context_tokens
         check_request(request, self._base.info.vocab_size, context)
@@ -180,6 +205,7 @@ class Sampler:
             seed=request.seed,
             stop_tokens=stop_tokens,
             stop_strings=stop_strings,
+            constraint=None if request.grammar is None else self._grammars.begin(request.grammar, stop_tokens),
             root=self._base_roots.setdefault(request.owner, -len(self._base_roots))
             if weights is None
             else weights.serial,
@@ -290,23 +316,43 @@ class Sampler:
                 try:
                     if isinstance(choices, Exception):
                         raise choices
-                    self._append(sequence, *choices[index])
+                    self._append(sequence, choices[index])
                 except Exception as error:
                     failures.append(self._fail(sequence, error))
         return failures
 
-    def _next(
-        self, sequences: Seq[Sequence], logits_BV: Tensor, rows: Seq[int]
-    ) -> list[tuple[int, float, _Candidates | None]]:
-        """For sequences by their rows: the next token, its log-probability, and the candidates that were asked for."""
+    def _next(self, sequences: Seq[Sequence], logits_BV: Tensor, rows: Seq[int]) -> list[_Drawn]:
+        """The next tokens of sequences by their rows."""
         chosen = [sequences[row] for row in rows]
         if len(rows) < len(logits_BV):
             logits_BV = logits_BV[upload(np.array(rows), logits_BV.device)]
         quantiles = uniforms([sequence_seed(s.seed, s.index) for s in chosen], [len(s.tokens) for s in chosen])
         choices = [
-            Choice(s.request.temperature, s.request.top_k, s.request.top_p, float(uniform))
+            Choice(s.request.temperature, s.request.top_k, s.request.top_p, float(uniform), s.request.min_p)
             for s, uniform in zip(chosen, quantiles, strict=True)
         ]
+        shaped = [row for row, s in enumerate(chosen) if s.request.is_shaped]
+        if shaped:
+            return self._next_shaped(chosen, logits_BV, choices, shaped)
+        return self._draw_from(chosen, logits_BV, choices)
+
+    def _next_shaped(
+        self, chosen: Seq[Sequence], logits_BV: Tensor, choices: Seq[Choice], rows: Seq[int]
+    ) -> list[_Drawn]:
+        """The next tokens where those of some rows are not drawn from the model's own distribution."""
+        some, row_choices = [chosen[row] for row in rows], [choices[row] for row in rows]
+        is_all = len(rows) == len(chosen)
+        rows_R = upload(np.array(rows), logits_BV.device)
+        free_RV = logits_BV if is_all else logits_BV[rows_R]
+        shaped = shape(free_RV, some, row_choices)
+        shaped_BV = shaped.logits_RV if is_all else logits_BV.index_copy(0, rows_R, shaped.logits_RV)
+        drawn = self._draw_from(chosen, shaped_BV, choices)
+        free = logprobs_of(free_RV, row_choices, [drawn[row].token for row in rows])
+        for row, logprob, is_masked in zip(rows, free, shaped.is_masked, strict=True):
+            drawn[row] = replace(drawn[row], free_logprob=logprob, is_masked=is_masked)
+        return drawn
+
+    def _draw_from(self, chosen: Seq[Sequence], logits_BV: Tensor, choices: Seq[Choice]) -> list[_Drawn]:
         tokens, logprobs = choose(logits_BV, choices)
         ranked: dict[int, _Candidates] = {}
         asking = [row for row, s in enumerate(chosen) if s.request.topk_sample_logprobs]
@@ -315,20 +361,28 @@ class Sampler:
             asked_BV = logits_BV[upload(np.array(asking), logits_BV.device)]
             ranked = dict(zip(asking, rank(asked_BV, [choices[row] for row in asking], counts), strict=True))
         return [
-            (token, logprob, ranked.get(row)) for row, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True))
+            _Drawn(token, logprob, ranked=ranked.get(row))
+            for row, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True))
         ]
 
-    def _append(self, sequence: Sequence, token: int, logprob: float, ranked: _Candidates | None) -> None:
-        if not math.isfinite(logprob):
+    def _append(self, sequence: Sequence, drawn: _Drawn) -> None:
+        if not math.isfinite(drawn.logprob):
             raise InputError(
                 f"the model's output after {len(sequence.tokens)} tokens is not finite, so that no token can be "
                 "chosen: its weights have diverged; sample from an earlier checkpoint, or lower the learning rate"
             )
-        sequence.tokens.append(token)
-        sequence.logprobs.append(logprob)
-        if ranked is not None:
-            sequence.ranked.append(ranked)
-        sequence.is_stopped = token in sequence.stop_tokens or self._ends_in_stop_string(sequence)
+        is_end = drawn.token in sequence.stop_tokens
+        if sequence.constraint is not None and not is_end:
+            sequence.constraint.take(drawn.token)
+            sequence.is_grammar_end = sequence.constraint.is_over
+        sequence.tokens.append(drawn.token)
+        sequence.logprobs.append(drawn.logprob)
+        if drawn.free_logprob is not None:
+            sequence.free_logprobs.append(drawn.free_logprob)
+            sequence.is_masked.append(drawn.is_masked)
+        if drawn.ranked is not None:
+            sequence.ranked.append(drawn.ranked)
+        sequence.is_stopped = is_end or sequence.is_grammar_end or self._ends_in_stop_string(sequence)
 
     def _fail(self, sequence: Sequence, error: Exception) -> SampleFailure:
         """Drop the request of a sequence."""
@@ -340,7 +394,7 @@ class Sampler:
         )
 
     def _ends_in_stop_string(self, sequence: Sequence) -> bool:
-        if not sequence.stop_strings:
+        if not sequence.stop_strings or sequence.is_too_short:
             return False
         # A token is at least one byte, except that a character may be split over four of them.
         tail = sequence.tokens[sequence.num_prompt :][-(sequence.longest_stop_bytes + 4) :]
@@ -373,4 +427,5 @@ class Sampler:
             return frozenset(), ()
         stops = request.stop or ()
         tokens = frozenset(stop for stop in stops if isinstance(stop, int))
-        return self._base.end_tokens | tokens, tuple(stop for stop in stops if isinstance(stop, str))
+        ends = frozenset() if request.ignore_eos else self._base.end_tokens
+        return ends | tokens, tuple(stop for stop in stops if isinstance(stop, str))

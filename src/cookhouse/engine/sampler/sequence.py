@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cookhouse.engine.contract import SampleRequest
+from cookhouse.engine.sampler.grammar import Constraint
 
 
 @dataclass(eq=False)
@@ -36,6 +37,13 @@ class Sequence:
     logprobs: list[float] = field(default_factory=list)
     ranked: list[tuple[NDArray[np.int32], NDArray[np.float32]]] = field(default_factory=list)
     """Candidates (K,) for each sampled token and their log-probabilities (K,), most likely first, if asked for."""
+    constraint: Constraint | None = None
+    """Its place in the request's grammar."""
+    free_logprobs: list[float] = field(default_factory=list)
+    """Of the model's own distribution, where the request `is_shaped`."""
+    is_masked: list[bool] = field(default_factory=list)
+    """Whether tokens were taken away that had some of the probability, where the request `is_shaped`."""
+    is_grammar_end: bool = False
     num_reused: int = 0
     """Prompt positions that the cache held when the prompt was last admitted."""
     num_forks: int = 0
@@ -48,6 +56,11 @@ class Sequence:
         self.longest_stop_bytes = max(
             (len(stop.encode(errors="surrogatepass")) for stop in self.stop_strings), default=0
         )
+
+    @property
+    def is_too_short(self) -> bool:
+        """True if nothing may end it yet."""
+        return len(self.tokens) - self.num_prompt < self.request.min_tokens
 
     @property
     def num_uncached(self) -> int:
@@ -76,5 +89,6 @@ class Sequence:
             stop_tokens=self.stop_tokens,
             stop_strings=self.stop_strings,
             root=self.root,
+            constraint=None if self.constraint is None else self.constraint.copy(),
             num_cached=self.num_cached,
         )

@@ -4,6 +4,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from cookhouse.engine.contract import (
     Account,
@@ -17,6 +20,8 @@ from cookhouse.engine.contract import (
 )
 
 OnTokens = Callable[[SampleOutput], None]
+_BY_TOKEN = ("tokens_T", "logprobs_T", "topk_tokens_TK", "topk_logprobs_TK", "free_logprobs_T", "is_masked_T")
+"""Fields of a sequence that have a row for each token."""
 
 
 class StreamedTokens:
@@ -47,14 +52,9 @@ class StreamedTokens:
         self._num_sent[index] = max(self._num_sent[index], self._num_generated[index])
         if not num_known or not sequence.tokens_T.size:
             return sequence
-        topk_tokens_TK, topk_logprobs_TK = sequence.topk_tokens_TK, sequence.topk_logprobs_TK
-        return replace(
-            sequence,
-            tokens_T=sequence.tokens_T[num_known:],
-            logprobs_T=sequence.logprobs_T[num_known:],
-            topk_tokens_TK=None if topk_tokens_TK is None else topk_tokens_TK[num_known:],
-            topk_logprobs_TK=None if topk_logprobs_TK is None else topk_logprobs_TK[num_known:],
-        )
+        by_token: dict[str, NDArray[Any] | None] = {name: getattr(sequence, name) for name in _BY_TOKEN}
+        newest: dict[str, Any] = {n: None if values is None else values[num_known:] for n, values in by_token.items()}
+        return replace(sequence, **newest)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -1,0 +1,209 @@
+"""Samples that keep to a grammar: what is drawn, what is recorded of it, and how it ends."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from llguidance import LLMatcher
+
+from cookhouse.engine import TorchEngine
+from cookhouse.engine.contract import (
+    ForwardBackward,
+    ForwardBackwardOutput,
+    SampledSequence,
+    SampleOutput,
+    SampleRequest,
+    TrainingDatum,
+)
+from cookhouse.engine.sampler import Sampler
+from cookhouse.errors import InputError
+from tests.engine.conftest import VOCAB_SIZE
+from tests.engine.numerics import assert_logprobs_near
+from tests.engine.stepping import advance
+
+Ask = Callable[..., SampleRequest]
+PROMPT_T = np.random.default_rng(5).integers(0, 256, 37)
+END = 256
+ANYTHING = LLMatcher.grammar_from_lark(f"start: <[0-{VOCAB_SIZE - 1}]>*")
+LETTERS = LLMatcher.grammar_from_regex("[a-f]{5,40}")
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 5}, "n": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["city", "n"],
+    "additionalProperties": False,
+}
+
+
+def _of_schema(schema: Mapping[str, Any]) -> str:
+    return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides={"whitespace_flexible": False})
+
+
+@pytest.fixture
+def ask(engine: TorchEngine, add_model: Callable[..., str], qwen3_folder: str) -> Ask:
+    """A request for the weights of one trained model; `engine` holds its snapshot."""
+    engine.snapshot(add_model("m", rank=8), "snapshot")
+
+    def build(request_id: str = "r", **changes: object) -> SampleRequest:
+        fields: dict[str, object] = {"prompt_T": PROMPT_T, "seed": 0, "snapshot_id": "snapshot", "max_tokens": 60}
+        return SampleRequest(request_id=request_id, base_model=qwen3_folder, **(fields | changes))  # type: ignore[arg-type]
+
+    return build
+
+
+def _sample(engine: TorchEngine, *requests: SampleRequest) -> dict[str, SampleOutput]:
+    for request in requests:
+        engine.submit_sample(request)
+    outputs: dict[str, SampleOutput] = {}
+    while engine.has_samples():
+        outputs |= {output.request_id: output for output in advance(engine)}
+    return outputs
+
+
+def _text(sequence: SampledSequence) -> str:
+    return bytes(_BYTES[token] for token in sequence.tokens_T if token < len(_BYTES)).decode()
+
+
+def _byte_order() -> list[int]:
+    """The byte of each token of the tests' tokenizer, which has the letters of bytes in order."""
+    printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in printed]
+    letters = {chr(byte): byte for byte in printed} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
+    return [letters[letter] for letter in sorted(letters)]
+
+
+_BYTES = _byte_order()
+
+
+def test_a_grammar_that_forbids_nothing_changes_no_bit(engine: TorchEngine, ask: Ask) -> None:
+    """Would catch a draw that depends on there being a mask, and a neighbor's mask on another row."""
+    free = _sample(engine, ask(num_samples=3))["r"]
+    both = _sample(engine, ask(num_samples=3, grammar=ANYTHING), ask("free", num_samples=3), ask("x", grammar=LETTERS))
+    for name in ("r", "free"):
+        for one, other in zip(free.sequences, both[name].sequences, strict=True):
+            assert one.tokens_T.tolist() == other.tokens_T.tolist()
+            assert one.logprobs_T.tobytes() == other.logprobs_T.tobytes()
+            assert one.is_stopped == other.is_stopped
+    for sequence in both["r"].sequences:
+        assert sequence.free_logprobs_T is not None
+        assert sequence.free_logprobs_T.tobytes() == sequence.logprobs_T.tobytes()
+        assert sequence.is_masked_T is not None
+        assert not sequence.is_masked_T.any()
+    assert all(sequence.free_logprobs_T is None for sequence in both["free"].sequences)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_logprobs_are_the_free_ones_renormalized_over_what_is_allowed(
+    engine: TorchEngine, ask: Ask, temperature: float
+) -> None:
+    """The distribution of each step against one in float64, made of what the same model says without a grammar."""
+    everything: Mapping[str, Any] = {"topk_sample_logprobs": VOCAB_SIZE, "temperature": temperature}
+    (sequence,) = _sample(engine, ask(grammar=_of_schema(CITY), **everything))["r"].sequences
+    assert sequence.topk_tokens_TK is not None
+    assert sequence.topk_logprobs_TK is not None
+    assert sequence.free_logprobs_T is not None
+    assert sequence.is_masked_T is not None
+    for step, token in enumerate(sequence.tokens_T):
+        so_far = np.concatenate([PROMPT_T, sequence.tokens_T[:step]])
+        (free,) = _sample(engine, ask(prompt_T=so_far, max_tokens=1, **everything))["r"].sequences
+        assert free.topk_tokens_TK is not None
+        assert free.topk_logprobs_TK is not None
+        free_V = np.empty(VOCAB_SIZE)
+        free_V[free.topk_tokens_TK[0]] = free.topk_logprobs_TK[0]
+        masked_V = np.empty(VOCAB_SIZE)
+        masked_V[sequence.topk_tokens_TK[step]] = sequence.topk_logprobs_TK[step]
+        allowed_V = np.isfinite(masked_V)
+        kept = np.exp(free_V[allowed_V]).sum()
+        assert np.exp(masked_V[allowed_V]).sum() == pytest.approx(1, abs=1e-6)
+        assert masked_V[allowed_V] == pytest.approx(free_V[allowed_V] - np.log(kept), abs=2e-6)
+        assert sequence.logprobs_T[step] == pytest.approx(masked_V[token], abs=1e-6)
+        assert sequence.free_logprobs_T[step] == pytest.approx(free_V[token], abs=2e-6)
+        assert sequence.is_masked_T[step] == (kept < 1 - 1e-6)
+
+
+def test_steps_that_no_mask_touched_have_the_trainers_logprobs(engine: TorchEngine, ask: Ask) -> None:
+    """The rule of training: the free logprob, without the steps whose mask took probability away."""
+    grammar = LLMatcher.grammar_from_lark(f'start: <[0-{END - 1}]> "go" <[0-{VOCAB_SIZE - 1}]>*')
+    (sequence,) = _sample(engine, ask(grammar=grammar))["r"].sequences
+    tokens = np.concatenate([PROMPT_T, sequence.tokens_T])
+    datum = TrainingDatum(tokens_T=tokens[:-1], loss_fn_inputs={"target_tokens": tokens[1:]})
+    request = ForwardBackward(model_id="m", data_D=[datum], loss_fn="cross_entropy", forward_only=True)
+    (output,) = engine.forward_backward([request])
+    assert isinstance(output, ForwardBackwardOutput)
+    trainer_T = np.asarray(output.logprobs_D[0])[len(PROMPT_T) - 1 :]
+    assert sequence.is_masked_T is not None
+    assert sequence.free_logprobs_T is not None
+    assert sequence.is_masked_T.tolist()[1:3] == [True, True]
+    assert not sequence.is_masked_T[3:].any()
+    assert_logprobs_near(sequence.free_logprobs_T, trainer_T)
+    assert_logprobs_near(sequence.logprobs_T[~sequence.is_masked_T], trainer_T[~sequence.is_masked_T])
+    assert (sequence.logprobs_T[1:3] > trainer_T[1:3]).all()
+
+
+def test_a_grammar_ends_without_a_token_that_was_not_drawn(engine: TorchEngine, ask: Ask) -> None:
+    outputs = _sample(
+        engine,
+        ask("json", num_samples=4, grammar=_of_schema(CITY)),
+        ask("letters", grammar=LETTERS, logit_bias={END: 20.0}),
+        ask("cut", grammar=_of_schema(CITY), max_tokens=6),
+    )
+    texts = [_text(sequence) for sequence in outputs["json"].sequences]
+    for sequence, text in zip(outputs["json"].sequences, texts, strict=True):
+        jsonschema.validate(json.loads(text), CITY)
+        assert sequence.is_stopped
+        assert sequence.is_grammar_end
+        assert sequence.tokens_T[-1] != END
+    assert len(set(texts)) > 1
+    (letters,) = outputs["letters"].sequences
+    assert letters.tokens_T[-1] == END  # more might have followed, so that its end was drawn
+    assert letters.is_stopped
+    assert not letters.is_grammar_end
+    assert len(_text(letters)) >= 5
+    (cut,) = outputs["cut"].sequences
+    assert not cut.is_stopped
+    assert not cut.is_grammar_end
+
+
+def test_a_sample_that_was_set_aside_keeps_its_place_in_the_grammar(
+    engine: TorchEngine, ask: Ask, qwen3_folder: str
+) -> None:
+    """Sampling in a cache that holds one of them at a time. Would catch a grammar that begins anew."""
+    request = ask(num_samples=3, grammar=LLMatcher.grammar_from_regex("(abcdef){9}"), snapshot_id=None, max_tokens=54)
+    expected = [_text(sequence) for sequence in _sample(engine, request)["r"].sequences]
+    blocks = -(-(len(PROMPT_T) + 54) // 16) + 1
+    engine._samplers[qwen3_folder] = Sampler(engine._bases[qwen3_folder], blocks * 16 * 2 * 2 * 2 * 16 * 4)
+    assert [_text(sequence) for sequence in _sample(engine, request)["r"].sequences] == expected == ["abcdef" * 9] * 3
+
+
+@pytest.mark.parametrize(
+    ("grammar", "said"),
+    [
+        (_of_schema({"not": {"type": "string"}}), "not"),
+        ("start: (", "grammar cannot be used"),
+        ("start: " + "a" * 2**18, "at most 262144"),
+    ],
+)
+def test_a_grammar_that_cannot_be_used_is_refused_at_once(
+    engine: TorchEngine, ask: Ask, grammar: str, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        engine.submit_sample(ask(grammar=grammar))
+    assert not engine.has_samples()
+
+
+@pytest.mark.parametrize("changes", [{"ignore_eos": True}, {"min_tokens": 2}, {"stop": []}])
+def test_a_grammar_alone_says_where_it_ends(engine: TorchEngine, ask: Ask, changes: Mapping[str, Any]) -> None:
+    with pytest.raises(InputError, match="says where an answer ends"):
+        engine.submit_sample(ask(grammar=LETTERS, **changes))
+
+
+def test_letters_that_the_model_has_no_token_for_fail_that_request_alone(engine: TorchEngine, ask: Ask) -> None:
+    """Tokens 258 to 263 have no text: after them nothing that can be written is left."""
+    engine.submit_sample(ask("bad", grammar=LLMatcher.grammar_from_lark('start: "a" <[262]> <[9999]>')))
+    engine.submit_sample(ask("good", grammar=LETTERS))
+    outputs = [output for _ in range(61) for output in engine.step_samples()]
+    failed = [output for output in outputs if not isinstance(output, SampleOutput)]
+    assert [output.request_id for output in failed] == ["bad"]
+    assert [output.request_id for output in outputs if isinstance(output, SampleOutput)] == ["good"]
