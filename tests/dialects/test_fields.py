@@ -23,26 +23,26 @@ BOTH: dict[str, tuple[list[Any], Any]] = {
     "documents": ([[]], [{"title": "a"}]),
     "dry_multiplier": ([0, 0.0], 0.8),
     "dynatemp_range": ([0.0], 0.5),
-    "frequency_penalty": ([0, 0.0], 0.5),
+    "frequency_penalty": ([0, 0.0, 0.5], 2.5),
     "function_call": (["auto", "none"], {"name": "f"}),
     "functions": ([[]], [{"name": "f"}]),
     "grammar": ([""], 'root ::= "a"'),
-    "guided_choice": ([[]], ["a"]),
-    "guided_grammar": ([""], "a"),
-    "guided_json": ([], {}),
-    "guided_regex": ([""], "a"),
+    "guided_choice": ([[], ["a"]], "a"),
+    "guided_grammar": (["", "a"], 3),
+    "guided_json": ([{}, {"type": "object"}, "", '{"type": "string"}'], "{"),
+    "guided_regex": (["", "a"], 3),
     "id_slot": ([-1], 1),
-    "ignore_eos": ([False], True),
+    "ignore_eos": ([False, True], "yes"),
     "include_reasoning": ([True], False),
     "include_stop_str_in_output": ([False], True),
     "json_schema": ([], {}),
     "kv_transfer_params": ([{}], {"a": 1}),
     "length_penalty": ([1.0], 2.0),
-    "logit_bias": ([{}, []], {"3": 100}),
+    "logit_bias": ([{}, [], {"3": 100}], {"a": 1}),
     "logits_processors": ([[]], ["a"]),
     "lora": ([[]], [{"id": 0, "scale": 1.0}]),
-    "min_p": ([0, 0.0], 0.05),
-    "min_tokens": ([0], 3),
+    "min_p": ([0, 0.0, 0.05], 1.5),
+    "min_tokens": ([0, 3], -1),
     "mirostat": ([0], 2),
     "modalities": ([["text"]], ["audio"]),
     "n_cmpl": ([1], 2),
@@ -51,26 +51,26 @@ BOTH: dict[str, tuple[list[Any], Any]] = {
     "parallel_tool_calls": ([True], "yes"),
     "post_sampling_probs": ([False], True),
     "prediction": ([], {"type": "content", "content": "a"}),
-    "presence_penalty": ([0, 0.0], -1),
+    "presence_penalty": ([0, 0.0, -1], -2.5),
     "priority": ([0], 3),
     "prompt_logprobs": ([], 1),
     "reasoning_effort": ([], "low"),
     "reasoning_format": (["auto", "deepseek"], "none"),
     "repeat_penalty": ([1.0], 1.1),
-    "repetition_penalty": ([1, 1.0], 1.2),
-    "response_format": ([{"type": "text"}], {"type": "json_object"}),
+    "repetition_penalty": ([1, 1.0, 1.2], 0),
+    "response_format": ([{"type": "text"}, {"type": "json_object"}], {"type": "xml"}),
     "return_progress": ([False], True),
     "return_tokens": ([False], True),
     "return_tokens_as_token_ids": ([False], True),
     "samplers": ([], ["top_k"]),
     "skip_special_tokens": ([True], False),
     "spaces_between_special_tokens": ([True], False),
-    "stop_token_ids": ([[]], [3]),
+    "stop_token_ids": ([[], [3]], [-1]),
     "stream_options": (
         [{}, {"include_usage": False}, {"include_obfuscation": False}],
         {"continuous_usage_stats": True},
     ),
-    "structured_outputs": ([{}], {"choice": ["a"]}),
+    "structured_outputs": ([{}, {"choice": ["a"]}], {"structural_tag": "a"}),
     "suffix": ([""], "b"),
     "t_max_predict_ms": ([0], 100),
     "thinking_token_budget": ([-1], 10),
@@ -106,10 +106,12 @@ CASES = [(ChatRequest, CHAT, name, *case) for name, case in (BOTH | OF_CHAT).ite
 
 
 @pytest.mark.parametrize(("kind", "plain", "name", "nothing", "something"), CASES)
-def test_a_value_that_asks_for_nothing_is_taken_and_any_other_is_refused_by_name(
+def test_a_value_that_can_be_had_is_taken_and_any_other_is_refused_by_name(
     kind: type[ChatRequest], plain: dict[str, Any], name: str, nothing: list[Any], something: Any
 ) -> None:
-    """Would catch a client's defaults refused, and a wish that is dropped without a word."""
+    """Would catch a client's defaults refused, and a wish that is dropped without a word. Of fields that are offered
+    some values that ask for something stand among those that are taken.
+    """
     for value in [None, *nothing]:
         kind.model_validate(plain | {name: value}).check()
     with pytest.raises(ValueError, match=name) as caught:

@@ -41,17 +41,26 @@ def json_of(schema: Mapping[str, Any] | bool, *, is_lenient: bool = False) -> di
     return {**({} if schema is True else schema), "x-guidance": options}
 
 
-def answer_grammar(renderer: Renderer, prompt: ModelInput, answer: Sequence[Grammar]) -> str:
-    """The grammar of an answer to a prompt whose text is all of `answer`.
+def answer_grammar(
+    renderer: Renderer,
+    prompt: ModelInput,
+    answer: Sequence[Grammar],
+    tools: Sequence[Mapping[str, Any]] = (),
+    *,
+    is_single: bool = False,
+) -> str:
+    """The grammar of an answer to a prompt whose text is all of `answer`, or which calls tools in place of it.
 
     Raises:
         InputError: the renderer's thinking ends with no mark.
     """
     frame = _frame_of_text(renderer)
-    before, after = _lark(renderer, frame.before), _lark(renderer, frame.after)
-    start = f"start: {_thinking(renderer, prompt)}{before} @answer {after}"
+    calls = _Calls.of(renderer, tools, is_single=is_single) if tools else None
+    text = f"{_lark(renderer, frame.before)} @answer {_lark(renderer, frame.after)}"
+    start = f"start: {_thinking(renderer, prompt)}({text}{'' if calls is None else ' | calls'})"
     first, *rest = answer
-    return serialize([{"lark_grammar": start}, {**first, "name": "answer"}, *rest])
+    rules = [] if calls is None else calls.rules
+    return serialize([{"lark_grammar": "\n".join([start, *rules])}, {**first, "name": "answer"}, *rest])
 
 
 def calls_grammar(

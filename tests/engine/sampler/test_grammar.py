@@ -19,6 +19,7 @@ from cookhouse.engine.contract import (
     TrainingDatum,
 )
 from cookhouse.engine.sampler import Sampler
+from cookhouse.engine.sampler.grammar import Constraint
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE
 from tests.engine.numerics import assert_logprobs_near
@@ -79,19 +80,21 @@ _BYTES = _byte_order()
 
 def test_a_grammar_that_forbids_nothing_changes_no_bit(engine: TorchEngine, ask: Ask) -> None:
     """Would catch a draw that depends on there being a mask, and a neighbor's mask on another row."""
-    free = _sample(engine, ask(num_samples=3))["r"]
-    both = _sample(engine, ask(num_samples=3, grammar=ANYTHING), ask("free", num_samples=3), ask("x", grammar=LETTERS))
+    long = LLMatcher.grammar_from_regex("[a-f]{200}")
+    free = _sample(engine, ask(num_samples=3), ask("free"), ask("neighbor", stop=[]))
+    held = _sample(engine, ask(num_samples=3, grammar=ANYTHING), ask("free"), ask("neighbor", grammar=long))
     for name in ("r", "free"):
-        for one, other in zip(free.sequences, both[name].sequences, strict=True):
+        for one, other in zip(free[name].sequences, held[name].sequences, strict=True):
             assert one.tokens_T.tolist() == other.tokens_T.tolist()
             assert one.logprobs_T.tobytes() == other.logprobs_T.tobytes()
             assert one.is_stopped == other.is_stopped
-    for sequence in both["r"].sequences:
+    for sequence in held["r"].sequences:
         assert sequence.free_logprobs_T is not None
         assert sequence.free_logprobs_T.tobytes() == sequence.logprobs_T.tobytes()
         assert sequence.is_masked_T is not None
         assert not sequence.is_masked_T.any()
-    assert all(sequence.free_logprobs_T is None for sequence in both["free"].sequences)
+    assert held["free"].sequences[0].free_logprobs_T is None
+    assert {*_text(held["neighbor"].sequences[0])} <= {*"abcdef"}
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
@@ -199,11 +202,14 @@ def test_a_grammar_alone_says_where_it_ends(engine: TorchEngine, ask: Ask, chang
         engine.submit_sample(ask(grammar=LETTERS, **changes))
 
 
-def test_letters_that_the_model_has_no_token_for_fail_that_request_alone(engine: TorchEngine, ask: Ask) -> None:
-    """Tokens 258 to 263 have no text: after them nothing that can be written is left."""
-    engine.submit_sample(ask("bad", grammar=LLMatcher.grammar_from_lark('start: "a" <[262]> <[9999]>')))
-    engine.submit_sample(ask("good", grammar=LETTERS))
-    outputs = [output for _ in range(61) for output in engine.step_samples()]
-    failed = [output for output in outputs if not isinstance(output, SampleOutput)]
-    assert [output.request_id for output in failed] == ["bad"]
-    assert [output.request_id for output in outputs if isinstance(output, SampleOutput)] == ["good"]
+def test_a_grammar_that_cannot_be_followed_fails_its_request_alone(
+    engine: TorchEngine, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(_self: Constraint, _words_W: np.ndarray) -> None:
+        raise InputError("the grammar is too much to follow")
+
+    monkeypatch.setattr(Constraint, "allow", give_up)
+    engine.submit_sample(ask("bad", grammar=LETTERS, num_samples=2))
+    engine.submit_sample(ask("good", max_tokens=3))
+    outputs = [output for _ in range(3) for output in engine.step_samples()]
+    assert [(o.request_id, isinstance(o, SampleOutput)) for o in outputs] == [("bad", False), ("good", True)]

@@ -18,6 +18,10 @@ def _tool(parameters: Any, **function: Any) -> dict[str, Any]:
     return {"tools": [{"type": "function", "function": {"name": "f", "parameters": parameters} | function}]}
 
 
+def _schema(schema: object) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
+
+
 CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"n": 0}, "n", "greater than or equal to 1"),
     ({"n": 129}, "n", "less than or equal to 128"),
@@ -58,13 +62,24 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     (_tool({"type": "string"}), "tools.0.function.parameters", '"type": "object"'),
     (_tool({}, name="no name"), "tools.0.function.name", "1 to 64 letters"),
     ({"tools": [{"type": "custom"}]}, "tools.0", "must look like"),
-    ({"tools": [], "tool_choice": "required"}, "tool_choice", "auto or none"),
+    ({"tools": [], "tool_choice": "required"}, "tool_choice", "no such tool is among tools"),
+    (_tool({}) | {"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice", "a call of 'g'"),
+    (_tool({}) | {"tool_choice": "must"}, "tool_choice", 'is "auto", "none", "required"'),
+    (_tool({}) | {"tool_choice": "required", "ignore_eos": True}, "ignore_eos", "where it ends"),
     ({"echo": True}, "echo", "it is for /v1/completions"),
-    ({"frequency_penalty": 0.5}, "frequency_penalty", "not offered here"),
-    ({"logit_bias": {"3": 100}}, "logit_bias", "not offered here"),
-    ({"response_format": {"type": "json_object"}}, "response_format", "free text"),
-    ({"repetition_penalty": 1.1}, "repetition_penalty", "not offered here"),
-    ({"stop_token_ids": [1]}, "stop_token_ids", "use stop"),
+    ({"frequency_penalty": 2.5}, "frequency_penalty", "less than or equal to 2"),
+    ({"logit_bias": {"a": 100}}, "logit_bias", "no token id"),
+    ({"logit_bias": {"99999": 100}}, "", "the model has tokens below 2048"),
+    ({"response_format": {"type": "xml"}}, "response_format", "text, json_object or json_schema"),
+    (_schema({"type": "array", "uniqueItems": True}), "response_format.json_schema.schema", "uniqueItems"),
+    (_schema({"$ref": "http://127.0.0.1:9/x"}), "response_format.json_schema.schema", "does not fetch resources"),
+    (_schema(False), "response_format.json_schema.schema", "nothing fits"),
+    (_schema({}) | {"min_tokens": 3}, "min_tokens", "says where that ends"),
+    (_schema({}) | {"guided_regex": "a"}, "guided_regex", "both say what the answer is to be"),
+    ({"guided_regex": "("}, "guided_regex", "unclosed group"),
+    ({"structured_outputs": {"grammar": "start: ("}}, "structured_outputs.grammar", "cannot be followed"),
+    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", "not offered here"),
+    ({"guided_choice": ["a" * 2**18]}, "guided_choice", "it may have 262144"),
     ({"reasoning_effort": "low"}, "reasoning_effort", "enable_thinking"),
     ({"tempratur": 1}, "tempratur", "unknown field 'tempratur'"),
 ]

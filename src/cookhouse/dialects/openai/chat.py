@@ -4,6 +4,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,6 +16,7 @@ from cookhouse.dialects.openai.choice import ChatChoice, message_of
 from cookhouse.dialects.openai.fields import MAX_SHOWN, SamplingFields, TopLogprobs, usage
 from cookhouse.dialects.openai.logprobs import chat_logprobs
 from cookhouse.dialects.openai.not_offered import CHAT_NOT_OFFERED, NotOffered
+from cookhouse.dialects.openai.tool_choice import ToolChoice, read_tool_choice
 from cookhouse.dialects.sampled import SampleOutput
 from cookhouse.dialects.texts import TokenTexts
 from cookhouse.errors import InputError
@@ -149,12 +151,32 @@ class ChatRequest(SamplingFields):
             raise FieldError("top_logprobs", "top_logprobs go with logprobs=true")
         if self.chat_template_kwargs is not None:
             self.chat_template_kwargs.check()
-        if self.tool_choice not in (None, "auto", "none"):
-            raise FieldError(
-                "tool_choice",
-                "tool_choice is auto or none here: what a model calls is its own choice, and cannot be required",
-                code="unsupported_parameter",
-            )
+        choice = self.choice()
+        for name in ("ignore_eos", "min_tokens"):
+            if choice.is_required and getattr(self, name):
+                raise FieldError(name, f"{name} does not go with a call that is required, which says where it ends")
+
+    def choice(self) -> ToolChoice:
+        """The tools that may be called.
+
+        Raises:
+            FieldError: `tool_choice` is none, or names a tool that is not there.
+        """
+        functions = [tool.get("function") for tool in self.tools or []]
+        names = [str(function.get("name")) for function in functions if isinstance(function, dict)]
+        choice = read_tool_choice(self.tool_choice, names)
+        return replace(choice, is_single=choice.is_single or self.parallel_tool_calls is False)
+
+    def called_tools(self) -> list[dict[str, Any]]:
+        """Tools that may be called, each with its `strict`.
+
+        Raises:
+            FieldError: one is none.
+        """
+        names = self.choice().names
+        checked = zip(check_tools(self.tools or []), self.tools or [], strict=True)
+        strict = [{**tool["function"], "strict": given["function"].get("strict") is True} for tool, given in checked]
+        return [{"type": "function", "function": function} for function in strict if function["name"] in names]
 
     @property
     def limit(self) -> int | None:
@@ -177,7 +199,9 @@ class ChatRequest(SamplingFields):
         Raises:
             FieldError: one of them cannot be used.
         """
-        tools = check_tools(self.tools or [])
+        tools, choice = check_tools(self.tools or []), self.choice()
+        if choice.hides_others:
+            tools = [tool for tool in tools if tool["function"]["name"] in choice.names]
         try:
             messages = parse_messages([given_message(one) for one in self.messages])
         except InputError as error:
@@ -188,7 +212,7 @@ class ChatRequest(SamplingFields):
             # A path would be one of this machine's.
             if not isinstance(message["content"], str) and any(part["type"] == "image" for part in message["content"]):
                 raise FieldError(f"messages.{index}.content", f"message {index + 1}: images are not taken here")
-        return with_tools(messages, tools if self.tool_choice != "none" else [])
+        return with_tools(messages, tools)
 
 
 class ChatAnswer:
@@ -211,7 +235,7 @@ class ChatAnswer:
         self._num_reused = 0
         self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
         self._choices = [
-            ChatChoice(stream, request.stops, texts, max_calls=1 if request.parallel_tool_calls is False else None)
+            ChatChoice(stream, request.stops, texts, max_calls=1 if request.choice().is_single else None)
             for stream in streams
         ]
         self._is_begun = False

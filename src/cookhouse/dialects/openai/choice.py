@@ -37,7 +37,7 @@ class ChatChoice:
         tokens = sequence.tokens_T.tolist()
         self._tokens += tokens
         scored = scored_sample(sequence)
-        if sequence.is_stopped and self.texts.is_special(tokens[-1]):
+        if sequence.is_stopped and not sequence.is_grammar_end and self.texts.is_special(tokens[-1]):
             del scored[-1]
         self.scored += scored
         return [delta for piece in self._pieces(tokens) for delta in self._said(self.stream.feed(piece))]

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapV
 
 from cookhouse.chat import UNFINISHED, Encoder, GrowingText
 from cookhouse.dialects.errors import FieldError
-from cookhouse.dialects.openai.fields import MAX_SAMPLES, SamplingFields, TopLogprobs, usage
+from cookhouse.dialects.openai.fields import MAX_SAMPLES, SamplingFields, TokenId, TopLogprobs, usage
 from cookhouse.dialects.openai.logprobs import CompletionLogprobs, ScoredToken, scored_prompt, scored_sample
 from cookhouse.dialects.openai.not_offered import COMPLETION_NOT_OFFERED, NotOffered
 from cookhouse.dialects.sampled import SampledSequence, SampleOutput
@@ -19,7 +19,6 @@ from cookhouse.dialects.texts import StopCutter, TokenTexts
 _DEFAULT_MAX_TOKENS = 16
 _MAX_PROMPTS = 1024
 
-TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Tokens = Annotated[list[TokenId], Field(min_length=1)]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from cookhouse.dialects.errors import FieldError
+from cookhouse.dialects.openai.forms import FormFields
 from cookhouse.dialects.openai.not_offered import IGNORED, NOT_OFFERED, NotOffered
 
 MAX_SAMPLES = 128
@@ -26,7 +27,13 @@ def _as_list(stop: object) -> object:
     return stop
 
 
+def _as_bias(bias: object) -> object:
+    return {} if bias == [] else bias
+
+
 Stop = Annotated[str, Field(min_length=1, max_length=256)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 
 
@@ -42,7 +49,7 @@ class StreamOptions(BaseModel):
                 raise FieldError(field, f"{field} is not offered here; leave it out", code="unsupported_parameter")
 
 
-class SamplingFields(BaseModel):
+class SamplingFields(FormFields):
     """Sampling fields that both kinds of request have."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
@@ -50,12 +57,21 @@ class SamplingFields(BaseModel):
 
     model: str = Field(min_length=1, max_length=_MAX_NAME)
     best_of: int | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    ignore_eos: bool | None = None
+    """vLLM's, as `min_p`, `min_tokens`, `repetition_penalty` and `stop_token_ids`."""
+    logit_bias: Annotated[dict[str, Bias], Field(max_length=1024), BeforeValidator(_as_bias)] | None = None
     max_tokens: int | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
     return_token_ids: bool | None = None
     """No field of OpenAI's, but of vLLM's."""
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: Annotated[list[Stop], Field(max_length=_MAX_STOPS), BeforeValidator(_as_list)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=_MAX_STOPS)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -82,10 +98,19 @@ class SamplingFields(BaseModel):
             raise FieldError(
                 "best_of", "best_of is not offered here; ask for n samples, and choose", code="unsupported_parameter"
             )
+        self._check_shape()
         if self.stream_options is not None:
             self.stream_options.check()
         if self.includes_usage and not self.stream:
             raise FieldError("stream_options", "stream_options go with stream=true; leave them out, or stream")
+
+    def _check_shape(self) -> None:
+        if stray := [token for token in self.logit_bias or {} if not token.isdecimal()]:
+            raise FieldError("logit_bias", f"logit_bias has {stray[0][:MAX_SHOWN]!r}, which is no token id")
+        ends = {"ignore_eos": self.ignore_eos, "min_tokens": self.min_tokens}
+        given = next((name for name, value in ends.items() if value), None)
+        if self.form() is not None and given is not None:
+            raise FieldError(given, f"{given} does not go with a form of the answer, which says where that ends")
 
     @property
     def num_samples(self) -> int:
@@ -110,6 +135,13 @@ class SamplingFields(BaseModel):
             "top_p": 1.0 if self.top_p is None else self.top_p,
             "seed": secrets.randbits(63) if self.seed is None else self.seed % 2**64,
             "is_streamed": bool(self.stream),
+            "min_p": self.min_p or 0.0,
+            "min_tokens": self.min_tokens or 0,
+            "ignore_eos": bool(self.ignore_eos),
+            "frequency_penalty": self.frequency_penalty or 0.0,
+            "presence_penalty": self.presence_penalty or 0.0,
+            "repetition_penalty": 1.0 if self.repetition_penalty is None else self.repetition_penalty,
+            "logit_bias": {int(token): bias for token, bias in (self.logit_bias or {}).items()},
         }
 
 

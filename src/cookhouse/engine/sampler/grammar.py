@@ -50,7 +50,7 @@ class Grammars:
             self._tokens = self._read_tokens()
         matcher = LLMatcher(self._tokens, grammar, log_level=0)
         if matcher.is_error():
-            raise InputError(f"the grammar cannot be used: {matcher.get_error()}")
+            raise InputError(f"the grammar cannot be used: {_first_line(matcher.get_error())}")
         return matcher
 
     def _read_tokens(self) -> Any:
@@ -99,7 +99,13 @@ class Constraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise InputError(f"the grammar is too much to follow: {self._matcher.get_error()}; simplify it")
+            said = _first_line(self._matcher.get_error())
+            raise InputError(f"the grammar is too much to follow: {said}; simplify it")
+
+
+def _first_line(said: str) -> str:
+    """What is said of a grammar, without the grammar."""
+    return said.partition("\n")[0]
 
 
 def _bits(tokens: NDArray[np.int64]) -> NDArray[np.uint32]:

@@ -13,12 +13,13 @@ from cookhouse.chat import Encoder, Message, Renderer, get_renderer, supported_r
 from cookhouse.chat.template import TemplateRenderer
 from cookhouse.dialects.errors import FieldError
 from cookhouse.dialects.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest
-from cookhouse.dialects.openai.fields import check_length, check_letters
+from cookhouse.dialects.openai.fields import SamplingFields, check_length, check_letters
 from cookhouse.dialects.texts import TokenTexts
 from cookhouse.engine.contract import SampleRequest
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import TEMPLATE, default_renderer, renderers_of_family
 from cookhouse.models.tokenizers import get_tokenizer
+from cookhouse.server.requests.completions.grammars import chat_grammar, form_grammar
 from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
 from cookhouse.server.requests.fair_lock import FairLock
@@ -148,7 +149,8 @@ class Answers:
                 tokens,
                 **request.sampling(),
                 max_tokens=request.limit,
-                stop=[*renderer.get_stop_sequences(), *request.stops],
+                stop=_stops(request, renderer.get_stop_sequences()),
+                grammar=chat_grammar(request, renderer, prompt),
                 topk_sample_logprobs=request.top_logprobs or 0,
             )
             return answer, sample
@@ -163,7 +165,7 @@ class Answers:
         context = weights.info.max_context_tokens
 
         def prepare() -> tuple[Completion, list[SampleRequest]]:
-            texts = self._formats.texts(weights)
+            texts, grammar = self._formats.texts(weights), form_grammar(request.form())
             for prompt in request.prompts:
                 check_letters(context, len(prompt) if isinstance(prompt, str) else 0, prompt="prompt")
             prompts = [_encode(prompt, texts.encoder) for prompt in request.prompts]
@@ -177,7 +179,8 @@ class Answers:
                         tokens,
                         **request.sampling(),
                         max_tokens=max(request.limit, 1),
-                        stop=request.stops or None,
+                        stop=_stops(request),
+                        grammar=grammar,
                         topk_sample_logprobs=request.logprobs or 0,
                         prompt_logprobs=request.scores_prompt,
                         topk_prompt_logprobs=(request.logprobs or 0) if request.scores_prompt else 0,
@@ -233,6 +236,11 @@ def _sample_request(owner: str, weights: NamedWeights, tokens: Sequence[int], **
         owner=owner,
         **fields,
     )
+
+
+def _stops(request: SamplingFields, ends: Sequence[str | int] = ()) -> list[str | int] | None:
+    """What ends an answer besides the model's end tokens; `ends` are those of its format."""
+    return [*(() if request.ignore_eos else ends), *request.stops, *(request.stop_token_ids or ())] or None
 
 
 def _num_letters(message: Message) -> int:
