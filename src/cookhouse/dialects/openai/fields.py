@@ -47,6 +47,7 @@ class SamplingFields(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
     not_offered: ClassVar[Mapping[str, NotOffered]] = NOT_OFFERED
+    ignores_unknown: ClassVar[bool] = False
 
     model: str = Field(min_length=1, max_length=MAX_NAME)
     best_of: int | None = None
@@ -73,6 +74,8 @@ class SamplingFields(BaseModel):
             if value is None or name in IGNORED:
                 continue
             known = self.not_offered.get(name)
+            if known is None and self.ignores_unknown:
+                continue
             if known is None:
                 shown = name[:MAX_SHOWN]
                 raise FieldError(shown, f"unknown field {shown!r}; leave it out", code="unknown_parameter")

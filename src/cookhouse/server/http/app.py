@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from cookhouse.errors import InputError
 from cookhouse.server.access.middleware import Guard, Latencies, Timed, endpoint_names
@@ -60,6 +61,9 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
     others = endpoint.create_endpoint(service)
     for prefix in endpoint.PREFIXES:
         app.mount(prefix, others)
+    at_root = endpoint.create_endpoint(service, [endpoint.ROOT_ROUTER])
+    for path in endpoint.ROOT_PATHS:
+        app.router.routes.append(Route(path, at_root))
     app.include_router(PLAIN_ROUTER)
     app.router.routes.extend(page)
     app.add_exception_handler(ClientDisconnect, forget)
@@ -77,6 +81,7 @@ def _endpoint_names() -> dict[Hashable, str]:
     names = endpoint_names(_PREFIX, HOT_ROUTES)
     for router in endpoint.ROUTERS:
         names |= endpoint_names(endpoint.PREFIXES[0], router.routes)
+    names |= endpoint_names("", endpoint.ROOT_ROUTER.routes)
     for router in ROUTERS:
         names |= endpoint_names(_PREFIX, router.routes)
     return names | endpoint_names("", PLAIN_ROUTER.routes)

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from cookhouse.chat import Encoder, Message, Renderer
 from cookhouse.dialects.errors import FieldError
 from cookhouse.dialects.openai import ChatRequest, Completion, CompletionRequest
 from cookhouse.dialects.openai.fields import check_length, check_letters
+from cookhouse.dialects.vllm import DetokenizeRequest, GenerateRequest, Generation, TokenizeRequest
 from cookhouse.engine.contract import SampleRequest
 from cookhouse.errors import InputError
 from cookhouse.server.requests.completions.formats import ChatFormats
@@ -20,6 +22,15 @@ from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
 from cookhouse.server.requests.fair_lock import FairLock
 from cookhouse.server.sequencer.sample_queue import SampleQueue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenized:
+    tokens: Sequence[int]
+    max_context_tokens: int
+    strings: Sequence[str] | None
+    """The text of each token, where it was asked for."""
+
 
 _T = TypeVar("_T")
 _Answer = TypeVar("_Answer")
@@ -125,6 +136,56 @@ class Answers:
 
         completion, samples = await self.in_text_thread(owner, prepare)
         return completion, self._start(owner, weights, samples)
+
+    async def generation(self, owner: str, request: GenerateRequest) -> tuple[Generation, Sampling]:
+        """Begin samples of a prompt of tokens. As `chat`."""
+        request.check()
+        weights = await self.weights.find(request.model or self.weights.default, owner)
+        params, context = request.sampling_params, weights.info.max_context_tokens
+        limit = "sampling_params.max_tokens"
+        check_length(context, len(request.token_ids), params.max_tokens, prompt="token_ids", limit=limit)
+        sample = _sample_request(
+            owner,
+            weights,
+            request.token_ids,
+            **params.sampling() | {"is_streamed": bool(request.stream)},
+            max_tokens=params.max_tokens,
+            stop=request.stops or None,
+            topk_sample_logprobs=params.logprobs or 0,
+            prompt_logprobs=params.prompt_logprobs is not None,
+            topk_prompt_logprobs=params.prompt_logprobs or 0,
+        )
+        generation = Generation(request, model=weights.name, prompt=request.token_ids)
+        return generation, self._start(owner, weights, [sample])
+
+    async def tokens(self, owner: str, request: TokenizeRequest) -> Tokenized:
+        """The tokens of a text or a conversation. Raises as `chat`."""
+        request.check()
+        weights = await self.weights.find(request.model or self.weights.default, owner)
+        context = weights.info.max_context_tokens
+
+        def tokenize() -> Tokenized:
+            texts = self._formats.texts(weights)
+            if request.prompt is None:
+                chat = request.chat(weights.name)
+                chat.check()
+                tokens = self._rendered(weights, chat)[1].to_ints()
+            else:
+                check_letters(context, len(request.prompt), prompt="prompt")
+                adds = request.add_special_tokens is not False
+                tokens = list(texts.encoder.tokenizer.encode(request.prompt, add_special_tokens=adds))
+            strings = [texts.tokens[token].spelled for token in tokens] if request.return_token_strs else None
+            return Tokenized(tokens=tokens, max_context_tokens=context, strings=strings)
+
+        return await self.in_text_thread(owner, tokenize)
+
+    async def text(self, owner: str, request: DetokenizeRequest) -> str:
+        """The text of tokens. Raises as `chat`."""
+        weights = await self.weights.find(request.model or self.weights.default, owner)
+        if request.tokens and max(request.tokens) >= weights.info.vocab_size:
+            most = weights.info.vocab_size - 1
+            raise FieldError("tokens", f"tokens has {max(request.tokens)}, and the vocabulary ends at {most}")
+        return await self.in_text_thread(owner, lambda: self._formats.texts(weights).encoder.decode(request.tokens))
 
     async def in_text_thread(self, owner: str, call: Callable[[], _T]) -> _T:
         """Do what takes long with texts, one after another, the tenants in rotation."""

@@ -81,6 +81,11 @@ class WeightNames:
         self._runs = runs or {}
         self._loaded: OrderedDict[tuple[str, str], SamplerWeights] = OrderedDict()
 
+    @property
+    def default(self) -> str:
+        """The base model of requests that name none: the first that is offered."""
+        return self._base_models.names[0]
+
     def listed(self, owner: str) -> list[ListedModel]:
         """The names that a tenant can ask for. Blocking."""
         models = [self._listed(name, name, self._began_at) for name in self._base_models.names]

@@ -10,11 +10,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from cookhouse.dialects import anthropic, openai
 from cookhouse.dialects.errors import FieldError, field_of
 from cookhouse.errors import CookhouseError
-from cookhouse.server.http.routes.endpoint import messages, models
+from cookhouse.server.http.routes.endpoint import messages, models, tokens
 from cookhouse.server.http.routes.endpoint import openai as openai_routes
 from cookhouse.server.http.routes.endpoint.exchange import ClientGoneError
 from cookhouse.server.http.routes.exchange import forget
@@ -23,6 +24,8 @@ from cookhouse.server.service import Service
 
 ROUTERS = (openai_routes.router, messages.router, models.router)
 """Under /v1."""
+ROOT_ROUTER = tokens.router
+ROOT_PATHS = [route.path for route in tokens.router.routes if isinstance(route, Route)]
 PREFIXES = ("/v1", "/oai/api/v1", "/anthropic/api/v1")
 """The second and third are the hosted service's."""
 _MESSAGES = ("/messages", "/messages/count_tokens")
