@@ -80,9 +80,10 @@ def test_evaluations_that_no_one_has_timed_are_counted_apart() -> None:
     assert times.left(pace, 5).seconds == 35.0
 
 
-def test_an_evaluation_before_every_step_leaves_steps_to_time() -> None:
+def test_evaluations_and_checkpoints_at_every_step_leave_steps_to_time() -> None:
+    # Catches a run that never says how long it takes, since no step is without either.
     every = Cadence(every=1, at_start=True)
-    times = StepTimes(Schedule(9, [every]))
+    times = StepTimes(Schedule(9, [every], every))
     add(times, [1.0] * 5, evaluated=every, held=2.0)
     pace = times.pace()
     assert pace is not None

@@ -15,6 +15,8 @@ TIMED_STEPS: Final = 10
 CHANGE: Final = 1.5
 """A factor by which a figure has changed much."""
 _RECENT_STEPS = 20
+_FEWEST_STEPS = 2
+"""Fewer have no spread. So many are the pace where every step follows a checkpoint."""
 _STEPS_BESIDE = 2
 """Steps that an evaluation may hold up: the one that it comes before, and the next, which is in flight with it."""
 
@@ -82,6 +84,8 @@ class _Evaluation:
     """The step before which one was due, and what it took."""
 
     step: int
+    is_first: bool
+    """Whether it ran beside the first step of the launch, which is not timed."""
     held_seconds: float = 0.0
     """For which nothing but it held steps up."""
     beside: list[float] = field(default_factory=list)
@@ -111,7 +115,7 @@ class StepTimes:
         self._num_steps += 1
         self._last = step
         if any(map(is_held_out, finished.metrics)):
-            self._evaluations.append(_Evaluation(step))
+            self._evaluations.append(_Evaluation(step, is_first=self._num_steps == 1))
         last = self._evaluations[-1] if self._evaluations else None
         if last is not None:
             last.held_seconds += finished.held_seconds
@@ -120,7 +124,7 @@ class StepTimes:
         self._timed += 1
         if last is not None and step - last.step < self.schedule.steps_beside:
             last.beside.append(finished.seconds)
-        elif self.schedule.is_saved(step):
+        elif self.schedule.is_saved(step) and len(self._steps) >= _FEWEST_STEPS:
             self._saved.append(finished.seconds)
         else:
             self._steps.append((finished.seconds, float(finished.metrics.get(keys.TRAIN_TOKENS, 0.0))))
@@ -137,17 +141,18 @@ class StepTimes:
 
     def pace(self) -> Pace | None:
         """None before two steps are timed."""
-        if len(self._steps) < 2:
+        if len(self._steps) < _FEWEST_STEPS:
             return None
         seconds = [each for each, _ in self._steps]
         mean = statistics.fmean(seconds)
         error = 0.0 if self.is_settled else 2 * statistics.stdev(seconds) / len(seconds) ** 0.5
-        timed = [each.cost(mean) for each in self._evaluations if self._last - each.step >= _STEPS_BESIDE]
+        over = [each for each in self._evaluations if self._last - each.step >= _STEPS_BESIDE]
+        timed = [each.cost(mean) for each in over if each.held_seconds or not each.is_first]
         return Pace(
             step=mean,
             step_low=max(mean - error, min(mean, *seconds)),
             step_high=min(mean + error, max(mean, *seconds)),
-            evaluation=statistics.fmean(timed[1:] or timed) if timed else None,  # beside the first is the first step
+            evaluation=statistics.fmean(timed) if timed else None,
             checkpoint=max(0.0, statistics.fmean(self._saved) - mean) if self._saved else 0.0,
             tokens=statistics.fmean(tokens for _, tokens in self._steps),
         )
