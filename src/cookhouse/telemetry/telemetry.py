@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
 from cookhouse.telemetry import events
 from cookhouse.telemetry.main_metrics import MetricChoice, main_metrics
+from cookhouse.telemetry.notes import by_weight
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Telling, Values
 
 V = TypeVar("V", float, float | str)
@@ -67,6 +68,11 @@ class Telemetry:
     ) -> None:
         """Report that something happened; sinks get the chosen ones of the metrics."""
         self.send(Event(name=name, step=step, metrics=dict(self.chosen(metrics or {})), text=text))
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Report notes for a person, each once, those that change the result first."""
+        for note in by_weight(notes):
+            self.event(events.DATA_NOTE, text=note)
 
     def metrics(self, step: int, metrics: Values) -> None:
         """Report all metrics of a step, once; sinks get the chosen ones."""
