@@ -60,7 +60,7 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     (_tool({"type": "object", "properties": {"a": 3}}), "tools.0.function.parameters", "is no JSON schema"),
     (_tool({"type": "object", "required": "a"}), "tools.0.function.parameters", "is no JSON schema: required"),
     (_tool({"type": "string"}), "tools.0.function.parameters", '"type": "object"'),
-    (_tool({}, name="no name"), "tools.0.function.name", "1 to 64 letters"),
+    (_tool({}, name="no name"), "tools.0.function.name", "1 to 128 letters"),
     ({"tools": [{"type": "custom"}]}, "tools.0", "must look like"),
     ({"tools": [], "tool_choice": "required"}, "tool_choice", "no such tool is among tools"),
     (_tool({}) | {"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice", "a call of 'g'"),
@@ -80,7 +80,8 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"structured_outputs": {"grammar": "start: ("}}, "structured_outputs.grammar", "cannot be followed"),
     ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", "not offered here"),
     ({"guided_choice": ["a" * 2**18]}, "guided_choice", "it may have 262144"),
-    ({"reasoning_effort": "low"}, "reasoning_effort", "enable_thinking"),
+    ({"reasoning_effort": "l" * 65}, "reasoning_effort", "at most 64"),
+    ({"continue_final_message": True}, "continue_final_message", "must be a text of the assistant's"),
     ({"tempratur": 1}, "tempratur", "unknown field 'tempratur'"),
 ]
 COMPLETION: list[tuple[dict[str, Any], str, str]] = [

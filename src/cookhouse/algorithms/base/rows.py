@@ -24,6 +24,7 @@ from cookhouse.data.rows.held_out import Prompted
 from cookhouse.errors import InputError
 from cookhouse.settings import RowSettings
 from cookhouse.settings.rows import BUNDLED
+from cookhouse.telemetry import ResultNote
 
 R = TypeVar("R", bound=Prompted)
 
@@ -64,7 +65,8 @@ def split_rows(
     kept = [row for row in train if not _asks(row, asked)]
     notes = []
     if len(kept) < len(train):
-        notes.append(f"{len(train) - len(kept):,} rows have a held-out row's prompt, and are not trained on")
+        same = f"{len(train) - len(kept):,} rows have a held-out row's prompt, and are not trained on"
+        notes.append(ResultNote(same))
     if not kept:
         raise InputError("no row is left to train on: there is none whose prompt is not held out, too")
     return SplitRows(train=kept, test=test, notes=notes)
@@ -136,7 +138,9 @@ def cut_notes(num_cut: int, num_all: int, what: str, config: RowSettings, contex
         return []
     length = kept_tokens(config, context_tokens)
     reason = "max_length" if length == config.max_length else f"all that {config.model_name} takes"
-    return [f"{num_cut:,} of {num_all:,} {what} are truncated: they are cut to {length:,} tokens ({reason})"]
+    return [
+        ResultNote(f"{num_cut:,} of {num_all:,} {what} are truncated: they are cut to {length:,} tokens ({reason})")
+    ]
 
 
 def _numbered(name: str, sources: Sequence[DataSource]) -> dict[str, DataSource]:

@@ -25,16 +25,13 @@ NOT_OFFERED: Mapping[str, NotOffered] = {
     "modalities": NotOffered((["text"],), "answers are text"),
     "moderation": NotOffered(),
     "prediction": NotOffered(),
-    "reasoning_effort": NotOffered(way_out="use chat_template_kwargs.enable_thinking"),
     "suffix": NotOffered(("",), "nothing is filled in; leave it out"),
     "verbosity": NotOffered(("medium",)),
     "web_search_options": NotOffered(),
     # vLLM's
-    "add_generation_prompt": NotOffered((True,)),
     "allowed_token_ids": NotOffered(([],)),
     "bad_words": NotOffered(([],)),
     "chat_template": NotOffered(("",), "the renderer of the weights writes the prompt"),
-    "continue_final_message": NotOffered((False,), "render the conversation yourself, and use /v1/completions"),
     "documents": NotOffered(([],), "put them into a message"),
     "include_reasoning": NotOffered((True,), "leave reasoning_content unread"),
     "include_stop_str_in_output": NotOffered((False,)),
@@ -89,12 +86,16 @@ NOT_OFFERED: Mapping[str, NotOffered] = {
 }
 CHAT_NOT_OFFERED: Mapping[str, NotOffered] = {
     **NOT_OFFERED,
+    "add_generation_prompt": NotOffered((True,)),
     "add_special_tokens": NotOffered((False,)),
     "echo": NotOffered((False,), "it is for /v1/completions"),
     "n_predict": NotOffered((-1,), "use max_tokens"),
 }
 COMPLETION_NOT_OFFERED: Mapping[str, NotOffered] = {
     **NOT_OFFERED,
+    "add_generation_prompt": NotOffered((True,)),
+    "continue_final_message": NotOffered((False,), "end the prompt with its text"),
+    "reasoning_effort": NotOffered(way_out="a prompt has the effort that its text says"),
     "add_special_tokens": NotOffered((True,), "send the prompt as tokens"),
     "chat_template_kwargs": NotOffered(({},), "it is for /v1/chat/completions"),
 }
