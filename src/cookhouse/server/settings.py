@@ -134,6 +134,8 @@ class ServiceOptions:
     settings: Settings = Settings()
     sources: Mapping[str, str] | None = None
     """As `OfferedModels.fill` takes them."""
+    started_as: str = ""
+    """The same. Every client may see it."""
     read_state_dirs: Sequence[Path] = ()
     """Of other servers, whose checkpoints this one may load."""
     peft_folders: Sequence[Path] = ()
