@@ -123,6 +123,7 @@ class _Source:
         node = next(node for node in self._body if getattr(node, "name", None) == name)
         if isinstance(node, ast.ClassDef):
             return "\n".join(self._class(node, with_members=with_members))
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         return "\n".join(self._function(node))
 
     def _class(self, node: ast.ClassDef, *, with_members: bool) -> Iterator[str]:
@@ -158,7 +159,8 @@ class _Source:
         body = node.body[0]
         if body.lineno == node.lineno:
             return "\n".join([*lines, self._lines[node.lineno - 1][: body.col_offset].rstrip()])
-        return "\n".join([*lines, *(line for line in self._lines[node.lineno - 1 : body.lineno - 1] if line.strip())])
+        end = min(each.lineno for each in (body, *getattr(body, "decorator_list", ())))
+        return "\n".join([*lines, *(line for line in self._lines[node.lineno - 1 : end - 1] if line.strip())])
 
     def _text(self, node: ast.stmt) -> str:
         return "\n".join(self._lines[node.lineno - 1 : node.end_lineno])
