@@ -2,6 +2,7 @@
 
 from cookhouse.telemetry.console import make_console, say, say_command, say_fact, tell, wrapped
 from cookhouse.telemetry.declared import check_metric, declare_metric, declared_of, find_metric, is_held_out, ranked
+from cookhouse.telemetry.durations import span
 from cookhouse.telemetry.headline import Headline, choose_headline
 from cookhouse.telemetry.intervals import (
     ERRORS_IN_WORDS,
@@ -23,6 +24,7 @@ from cookhouse.telemetry.jsonl import (
 from cookhouse.telemetry.logged import LoggedEvent, read_event
 from cookhouse.telemetry.logs import LogSink, log_file, logs_of
 from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric, as_float, number
+from cookhouse.telemetry.notes import ResultNote, by_weight, in_view
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
 from cookhouse.telemetry.scopes import (
     Entry,
@@ -73,6 +75,7 @@ __all__ = [
     "RecordFileSink",
     "Recording",
     "Relay",
+    "ResultNote",
     "Scope",
     "Sink",
     "SinkBuilder",
@@ -84,6 +87,7 @@ __all__ = [
     "Values",
     "after_step",
     "as_float",
+    "by_weight",
     "check_metric",
     "check_sink",
     "choose_headline",
@@ -95,6 +99,7 @@ __all__ = [
     "error_text",
     "find_metric",
     "find_sink",
+    "in_view",
     "is_held_out",
     "last_step_of",
     "log_file",
@@ -115,6 +120,7 @@ __all__ = [
     "say_fact",
     "scope",
     "sink_names",
+    "span",
     "split_values",
     "start_sink",
     "step_number",

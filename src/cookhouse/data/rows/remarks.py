@@ -17,6 +17,7 @@ from cookhouse.data.rows.pairs import PreferenceRow
 from cookhouse.data.rows.shapes import Conversation
 from cookhouse.data.values import LeftOut
 from cookhouse.errors import InputError
+from cookhouse.telemetry import ResultNote
 
 
 class Read(Protocol):
@@ -66,8 +67,10 @@ def null_remarks(rows: Sequence[Read], *, what: str) -> list[str]:
         return []
     first, count = next(iter(found.values())), sum(each.count for each in found.values())
     return [
-        f"{count:,} arguments of calls and keys of tools are null, as a table fills up what a row lacks, and are left "
-        f"out of {len(found):,} {what}; the first is {first.place}, {first.first}"
+        ResultNote(
+            f"{count:,} arguments of calls and keys of tools are null, as a table fills up what a row lacks, and are "
+            f"left out of {len(found):,} {what}; the first is {first.place}, {first.first}"
+        )
     ]
 
 
@@ -100,4 +103,4 @@ def _is_empty(message: Message) -> bool:
 
 
 def _remark(sources: Sequence[str], num_all: int, says: str) -> list[str]:
-    return [f"{len(sources):,} of {num_all:,} {says}; the first is {sources[0]}"] if sources else []
+    return [ResultNote(f"{len(sources):,} of {num_all:,} {says}; the first is {sources[0]}")] if sources else []

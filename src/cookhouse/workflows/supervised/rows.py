@@ -27,6 +27,7 @@ from cookhouse.data import (
 )
 from cookhouse.errors import InputError
 from cookhouse.settings import SupervisedSettings
+from cookhouse.telemetry import ResultNote
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +145,13 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     notes = [*bad.notes, *_synthetic(sources)]
     if unasked:
         notes.append(
-            f"{len(unasked):,} of the conversations that eval_fraction holds out have no answer at their end, and are "
-            f"not asked; the first is {unasked[0].source}"
+            ResultNote(
+                f"{len(unasked):,} of the conversations that eval_fraction holds out have no answer at their end, and "
+                f"are not asked; the first is {unasked[0].source}"
+            )
         )
     if num_same := len(found.conversations) - len(data.conversations):
-        notes.append(f"{num_same:,} rows say what a held-out row says, and are not trained on")
+        notes.append(ResultNote(f"{num_same:,} rows say what a held-out row says, and are not trained on"))
     return replace(data, notes=notes)
 
 
