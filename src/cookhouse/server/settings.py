@@ -135,7 +135,7 @@ class ServiceOptions:
     sources: Mapping[str, str] | None = None
     """As `OfferedModels.fill` takes them."""
     started_as: str = ""
-    """The same. Every client may see it."""
+    """As `OfferedModels.fill` takes it; every client may see it."""
     read_state_dirs: Sequence[Path] = ()
     """Of other servers, whose checkpoints this one may load."""
     peft_folders: Sequence[Path] = ()
