@@ -11,6 +11,7 @@ from cookhouse.data import MixedDataset, StreamedBatch, StreamedDataset
 from cookhouse.settings import SupervisedSettings
 from cookhouse.telemetry import events, keys
 from cookhouse.workflows.supervised.dataset import build_supervised_dataset, load_dataset
+from cookhouse.workflows.supervised.rows import messages_of
 from cookhouse.workflows.supervised.state import Batch, SupervisedState, Tokenized
 
 
@@ -89,5 +90,5 @@ def supervised_workflow(config: SupervisedSettings) -> alg.Workflow[SupervisedSt
             forward_backward=alg.objective_slot("forward_backward"),
             log=alg.log_slot("log_step_metrics"),
         ),
-        data_files=alg.sources_of(config, "conversations"),
+        data_files=alg.sources_of(config, "conversations", messages_of(config)),
     )
