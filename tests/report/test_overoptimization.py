@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cookhouse.diagnosis import MetricHistory
+from cookhouse.diagnosis import MetricHistory, RunFacts, diagnose
 from cookhouse.diagnosis.held_out import overoptimization_line, overoptimization_of, scores_of
-from cookhouse.report.overoptimization import overoptimization_chart
+from cookhouse.report.overoptimization import overoptimization_chart, overoptimization_remark
 
 
 def rows(model: Sequence[float], rule: Sequence[float], stderr: float = 0.01) -> list[dict[str, Any]]:
@@ -65,3 +65,16 @@ def test_the_chart_has_both_curves_and_the_sentence() -> None:
     assert chart.data is not None
     assert [line["label"] for line in chart.data["lines"]] == ["preference model", "rule"]
     assert chart.caption.startswith("From step 0 to 5 the preference model's win share goes from 0.5 to 0.6")
+
+
+def test_the_summary_says_it_once() -> None:
+    # Catches a run without a finding that says nothing of both, and one whose finding stands there a second time.
+    together, parted = rows([0.5, 0.6, 0.7], [0.4, 0.8, 0.9]), rows([0.5, 0.6, 0.7], [0.4, 0.9, 0.8])
+    assert (overoptimization_remark(together, []) or "").startswith(
+        "From step 0 to 10 the preference model's win share"
+    )
+    findings = diagnose([*parted, {"step": 10, "optim/lr": 1e-3}], RunFacts())
+    assert [finding.name for finding in findings] == ["overoptimization"]
+    assert overoptimization_remark(parted, findings) is None
+    assert (overoptimization_remark(parted, []) or "").startswith("They part after step 5")
+    assert overoptimization_remark(together[:1], []) is None

@@ -14,6 +14,7 @@ from cookhouse.report.comparison import (
 from cookhouse.report.comparison_page import comparison_page
 from cookhouse.report.item_changes import Change, ItemChanges, change_of, item_changes
 from cookhouse.report.noted_page import noted_page
+from cookhouse.report.overoptimization import overoptimization_remark
 from cookhouse.report.paired_page import PairedTable, paired_page
 from cookhouse.report.record import RecordedAnswer, RunPart, RunRecord, checkpoint_text
 from cookhouse.report.render_page import RenderedExample, RenderedToken, render_page
@@ -57,6 +58,7 @@ __all__ = [
     "item_changes",
     "noted_page",
     "other_data",
+    "overoptimization_remark",
     "paired_page",
     "render_page",
     "rollouts_page",

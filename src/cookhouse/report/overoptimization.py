@@ -1,9 +1,9 @@
 """Chart of a preference model's score and of a rule that nobody trains on, over each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cookhouse.diagnosis import MetricHistory
+from cookhouse.diagnosis import Finding, MetricHistory
 from cookhouse.diagnosis.held_out import overoptimization_line, scores_of
 from cookhouse.report.charts import Chart, Series, chart_data
 from cookhouse.report.columns import curves_of
@@ -26,3 +26,10 @@ def overoptimization_chart(rows: Sequence[Mapping[str, Any]], steps: tuple[int, 
         return None
     name = "preference model and rule"
     return Chart(name=name, caption=overoptimization_line(scores), data=chart_data(name, several, steps))
+
+
+def overoptimization_remark(rows: Iterable[Mapping[str, Any]], findings: Iterable[Finding]) -> str | None:
+    """The sentence for the summary; None where a finding says it, or both were not measured more than once."""
+    scores = scores_of(MetricHistory(rows))
+    is_found = any(finding.name == "overoptimization" for finding in findings)
+    return overoptimization_line(scores) if len(scores) > 1 and not is_found else None

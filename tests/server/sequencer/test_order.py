@@ -91,6 +91,15 @@ def test_what_came_late_and_has_not_run_does_not_go_before_what_may_have_run() -
     assert ready(waiting, now=0.0) == ["ran 3", "ran 4", "ran 5", "late 2", "without an id"]
 
 
+def test_what_comes_after_a_restart_without_an_id_runs_behind_what_waits_without_one() -> None:
+    """Would catch a pass that runs before the step which its client sent first, and whose server was killed."""
+    waiting = order()
+    waiting.put_again("pass", None)
+    waiting.put_late("step", None, before=1, now=0.0)
+    waiting.put("next pass", None, now=0.0)
+    assert ready(waiting, now=0.0) == ["pass", "step", "next pass"]
+
+
 def test_ids_alone_say_the_order_or_it_is_written_down() -> None:
     """Would catch a replay that takes a gap for one that never came, and lets a late request run in its place."""
     waiting = order()

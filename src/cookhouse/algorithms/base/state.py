@@ -11,7 +11,7 @@ from cookhouse.algorithms.base.spending import ExpectedTokens, cost_text, expect
 from cookhouse.algorithms.stages.state import RunState
 from cookhouse.chat import Renderer
 from cookhouse.registry import ModelVersion
-from cookhouse.report import RecordedAnswer, checkpoint_text
+from cookhouse.report import RecordedAnswer, checkpoint_text, overoptimization_remark
 from cookhouse.runs import AnswerSample, Figure, RunFolder, RunResult, RunSummary, read_findings, read_history
 from cookhouse.runs.history.facts import usage_of
 from cookhouse.runs.names import CONFIG_FILE, LOG_FILE, REPORT_FILE
@@ -112,6 +112,7 @@ class TrainingState(RunState):
         saved = named_by_run(self.opened.checkpoints.read())
         history = read_history(folder.path)
         is_interrupted = self.context.status == "interrupted"
+        findings = read_findings(folder.path, self.context.folder.config, history)
         report = folder.path / REPORT_FILE
         summary = RunSummary(
             recipe=self.context.recipe,
@@ -124,7 +125,8 @@ class TrainingState(RunState):
             seconds=seconds,
             figures=self.figures(first, last, self.eval_results),
             samples=_samples(self, self.config.num_samples),
-            findings=read_findings(folder.path, self.context.folder.config, history),
+            remark=overoptimization_remark(rows, findings),
+            findings=findings,
             report=report if report.exists() else None,
             state_path=next((point.state_path for point in saved if point.state_path), None),
             sampler_path=next((point.sampler_path for point in saved if point.sampler_path), None),

@@ -101,16 +101,22 @@ class ModelOrder(Generic[T]):
         return len(self._waiting)
 
     def put(self, request: T, seq_id: int | None, now: float) -> None:
-        """Add a request that arrived `now`; without a `seq_id` it waits for none, and goes before those with one."""
+        """Add a request that arrived `now`; without a `seq_id` it goes before those with one, and behind those without
+        one that came earlier: after a restart these stand behind ids.
+        """
         if seq_id is not None:
             self.seen.add(seq_id)
-        heapq.heappush(self._waiting, (True, seq_id or 0, next(self._arrivals), seq_id, now, request))
+        place = self._last_place_without_id() if seq_id is None else seq_id
+        heapq.heappush(self._waiting, (True, place, next(self._arrivals), seq_id, now, request))
 
     def put_late(self, request: T, seq_id: int | None, before: int, now: float) -> None:
         """Add one that has not run although some behind it may have: after those with ids below `before`."""
         if seq_id is not None:
             self.seen.add(seq_id)
         heapq.heappush(self._waiting, (True, before, next(self._arrivals), seq_id, now, request))
+
+    def _last_place_without_id(self) -> int:
+        return max((place for is_new, place, _, seq_id, *_ in self._waiting if is_new and seq_id is None), default=0)
 
     def put_again(self, request: T, seq_id: int | None) -> None:
         """Add one that has run, after those that have been added so, and before all others."""

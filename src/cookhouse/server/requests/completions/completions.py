@@ -11,6 +11,10 @@ import numpy as np
 
 from cookhouse.chat import Encoder, Message, Renderer, get_renderer, supported_renderers
 from cookhouse.chat.template import TemplateRenderer
+from cookhouse.dialects.errors import FieldError
+from cookhouse.dialects.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest
+from cookhouse.dialects.openai.fields import check_length, check_letters
+from cookhouse.dialects.texts import TokenTexts
 from cookhouse.engine.contract import SampleRequest
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import TEMPLATE, default_renderer, renderers_of_family
@@ -19,9 +23,6 @@ from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
 from cookhouse.server.requests.fair_lock import FairLock
 from cookhouse.server.sequencer.sample_queue import SampleQueue
-from cookhouse.server.wire.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest, FieldError
-from cookhouse.server.wire.openai.fields import check_length, check_letters
-from cookhouse.server.wire.openai.texts import TokenTexts
 
 _SETTING = "enable_thinking"
 """What chat templates call it."""
@@ -122,22 +123,23 @@ class Answers:
         """
         request.check()
         weights = await self.weights.find(request.model, owner)
+        context = weights.info.max_context_tokens
 
         def prepare() -> tuple[ChatAnswer, SampleRequest]:
             renderer, texts = self._formats.renderer(weights, thinks=request.thinks), self._formats.texts(weights)
             messages = request.conversation()
-            check_letters(weights.info, sum(map(_num_letters, messages)), prompt="messages")
+            check_letters(context, sum(map(_num_letters, messages)), prompt="messages")
             try:
                 prompt = renderer.build_generation_prompt(messages)
             except InputError as error:
                 raise FieldError("messages", str(error)) from error
             tokens = prompt.to_ints()
-            check_length(weights.info, len(tokens), request.limit, prompt="messages", limit=request.limit_field)
+            check_length(context, len(tokens), request.limit, prompt="messages", limit=request.limit_field)
             answer = ChatAnswer(
                 request,
                 model=weights.name,
-                prompt=prompt,
-                renderer=renderer,
+                prompt=tokens,
+                streams=[renderer.stream_response(prompt) for _ in range(request.num_samples)],
                 texts=texts.tokens,
             )
             sample = _sample_request(
@@ -158,15 +160,16 @@ class Answers:
         """Begin the completions of some prompts. As `chat`."""
         request.check()
         weights = await self.weights.find(request.model, owner)
+        context = weights.info.max_context_tokens
 
         def prepare() -> tuple[Completion, list[SampleRequest]]:
             texts = self._formats.texts(weights)
             for prompt in request.prompts:
-                check_letters(weights.info, len(prompt) if isinstance(prompt, str) else 0, prompt="prompt")
+                check_letters(context, len(prompt) if isinstance(prompt, str) else 0, prompt="prompt")
             prompts = [_encode(prompt, texts.encoder) for prompt in request.prompts]
             samples = []
             for tokens in prompts:
-                check_length(weights.info, len(tokens), request.limit, prompt="prompt", limit="max_tokens")
+                check_length(context, len(tokens), request.limit, prompt="prompt", limit="max_tokens")
                 samples.append(
                     _sample_request(
                         owner,

@@ -9,13 +9,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
+from cookhouse.dialects.errors import FieldError, field_of
+from cookhouse.dialects.openai import error_body
 from cookhouse.errors import CookhouseError
 from cookhouse.server.http.routes.exchange import forget
 from cookhouse.server.http.routes.openai.exchange import ClientGoneError
 from cookhouse.server.http.routes.openai.routes import router
 from cookhouse.server.refusals import BusyError, StorageBusyError, message_of, status_of
 from cookhouse.server.service import Service
-from cookhouse.server.wire.openai import FieldError, error_body, field_of
 
 
 def create_endpoint(service: Service) -> FastAPI:

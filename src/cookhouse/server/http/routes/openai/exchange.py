@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
+from cookhouse.dialects.openai import error_body
 from cookhouse.engine.contract import SampleOutput
 from cookhouse.errors import CookhouseError
 from cookhouse.server.access.bodies import read_body
@@ -17,7 +18,6 @@ from cookhouse.server.refusals import UnauthorizedError, message_of, status_of
 from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.service import Service
 from cookhouse.server.wire import ValueCounter
-from cookhouse.server.wire.openai import error_body
 
 _T = TypeVar("_T")
 Content = TypeVar("Content", bound=BaseModel)

@@ -5,9 +5,9 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from cookhouse.dialects.openai import ChatRequest, CompletionRequest
 from cookhouse.server.http.routes.exchange import ServiceOf
 from cookhouse.server.http.routes.openai.exchange import Owner, content_of, stream, whole
-from cookhouse.server.wire.openai import ChatRequest, CompletionRequest
 
 router = APIRouter()
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from cookhouse.chat import get_renderer
+from cookhouse.dialects.openai.choice import ChatChoice, message_of
+from cookhouse.dialects.texts import TokenTexts
 from cookhouse.engine.contract import SampledSequence
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.server.wire.openai.choice import ChatChoice, message_of
-from cookhouse.server.wire.openai.texts import TokenTexts
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 

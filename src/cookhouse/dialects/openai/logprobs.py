@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cookhouse.engine.contract import SampledSequence, SampleOutput
-from cookhouse.server.wire.openai.texts import TokenTexts
+from cookhouse.dialects.sampled import SampledSequence, SampleOutput
+from cookhouse.dialects.texts import TokenTexts
 
 _LEAST = -9999.0
 """Stands for minus infinity, which JSON cannot say."""

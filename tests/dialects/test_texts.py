@@ -6,8 +6,8 @@ import pytest
 
 from cookhouse.assets import TINY_MODEL
 from cookhouse.chat import Encoder
+from cookhouse.dialects.texts import StopCutter, TokenTexts
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.server.wire.openai.texts import StopCutter, TokenTexts
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from cookhouse.engine.contract import BaseModelInfo
-from cookhouse.server.wire.openai import ChatRequest, CompletionRequest, FieldError
-from cookhouse.server.wire.openai.fields import check_letters
-from cookhouse.server.wire.openai.not_offered import CHAT_NOT_OFFERED, COMPLETION_NOT_OFFERED
+from cookhouse.dialects.errors import FieldError
+from cookhouse.dialects.openai import ChatRequest, CompletionRequest
+from cookhouse.dialects.openai.fields import check_letters
+from cookhouse.dialects.openai.not_offered import CHAT_NOT_OFFERED, COMPLETION_NOT_OFFERED
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "a"}]}
 COMPLETION = {"model": "m", "prompt": "a"}
@@ -166,10 +166,7 @@ def test_a_seed_is_drawn_where_a_request_is_accepted() -> None:
 
 def test_a_text_that_fits_no_context_is_refused_unread() -> None:
     """Would catch 8 MB of text that take a gigabyte and seconds as tokens, to be refused then."""
-    info = BaseModelInfo(
-        name="m", tokenizer_id="m", architecture="m", vocab_size=9, max_context_tokens=100, max_lora_rank=1
-    )
-    check_letters(info, 3200, prompt="prompt")
+    check_letters(100, 3200, prompt="prompt")
     with pytest.raises(FieldError, match="100 tokens, and the prompt has 3201 letters") as refused:
-        check_letters(info, 3201, prompt="prompt")
+        check_letters(100, 3201, prompt="prompt")
     assert refused.value.code == "context_length_exceeded"

@@ -6,9 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from cookhouse.engine.contract import BaseModelInfo
-from cookhouse.server.wire.openai.errors import FieldError
-from cookhouse.server.wire.openai.not_offered import IGNORED, NOT_OFFERED, NotOffered
+from cookhouse.dialects.errors import FieldError
+from cookhouse.dialects.openai.not_offered import IGNORED, NOT_OFFERED, NotOffered
 
 MAX_SAMPLES = 128
 MAX_TOP_LOGPROBS = 20
@@ -114,9 +113,10 @@ class SamplingFields(BaseModel):
         }
 
 
-def check_letters(info: BaseModelInfo, num_letters: int, *, prompt: str) -> None:
-    """Refuse a text that is too long by far, before it is read: tokens take two hundred times its memory."""
-    context = info.max_context_tokens
+def check_letters(context: int, num_letters: int, *, prompt: str) -> None:
+    """Refuse a text that is too long by far for a context of so many tokens, before it is read: tokens take two hundred
+    times its memory.
+    """
     if num_letters > _LETTERS_PER_TOKEN * context:
         raise FieldError(
             prompt,
@@ -126,9 +126,10 @@ def check_letters(info: BaseModelInfo, num_letters: int, *, prompt: str) -> None
         )
 
 
-def check_length(info: BaseModelInfo, num_prompt: int, max_tokens: int | None, *, prompt: str, limit: str) -> None:
-    """Refuse a prompt that leaves no room, and a limit over what it leaves; `prompt` and `limit` name their fields."""
-    context = info.max_context_tokens
+def check_length(context: int, num_prompt: int, max_tokens: int | None, *, prompt: str, limit: str) -> None:
+    """Refuse a prompt that leaves no room in a context, and a limit over what it leaves; `prompt` and `limit` name
+    their fields.
+    """
     room = context - num_prompt
     said = f"this model's maximum context length is {context} tokens, and the prompt has {num_prompt}"
     if room < 1:

@@ -9,12 +9,12 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from cookhouse.chat import UNFINISHED, Encoder, GrowingText
-from cookhouse.engine.contract import SampledSequence, SampleOutput
-from cookhouse.server.wire.openai.errors import FieldError
-from cookhouse.server.wire.openai.fields import MAX_SAMPLES, SamplingFields, TopLogprobs, usage
-from cookhouse.server.wire.openai.logprobs import CompletionLogprobs, ScoredToken, scored_prompt, scored_sample
-from cookhouse.server.wire.openai.not_offered import COMPLETION_NOT_OFFERED, NotOffered
-from cookhouse.server.wire.openai.texts import StopCutter, TokenTexts
+from cookhouse.dialects.errors import FieldError
+from cookhouse.dialects.openai.fields import MAX_SAMPLES, SamplingFields, TopLogprobs, usage
+from cookhouse.dialects.openai.logprobs import CompletionLogprobs, ScoredToken, scored_prompt, scored_sample
+from cookhouse.dialects.openai.not_offered import COMPLETION_NOT_OFFERED, NotOffered
+from cookhouse.dialects.sampled import SampledSequence, SampleOutput
+from cookhouse.dialects.texts import StopCutter, TokenTexts
 
 _DEFAULT_MAX_TOKENS = 16
 _MAX_PROMPTS = 1024

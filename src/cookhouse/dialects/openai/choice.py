@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from cookhouse.chat import Delta, ResponseStream, UnparsedToolCall
 from cookhouse.chat.tool_calls import write_arguments
-from cookhouse.engine.contract import SampledSequence
-from cookhouse.server.wire.openai.logprobs import ScoredToken, scored_sample
-from cookhouse.server.wire.openai.texts import StopCutter, TokenTexts
+from cookhouse.dialects.openai.logprobs import ScoredToken, scored_sample
+from cookhouse.dialects.sampled import SampledSequence
+from cookhouse.dialects.texts import StopCutter, TokenTexts
 
 
 @dataclass

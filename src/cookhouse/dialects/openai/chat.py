@@ -6,19 +6,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-from fastapi.openapi.models import Schema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from tinker import ModelInput
 
-from cookhouse.chat import Message, Renderer, parse_messages, with_tools
-from cookhouse.engine.contract import SampleOutput
+from cookhouse.chat import Message, ResponseStream, parse_messages, with_tools
+from cookhouse.dialects.errors import FieldError, field_of
+from cookhouse.dialects.json_schema import JsonSchema
+from cookhouse.dialects.openai.choice import ChatChoice, message_of
+from cookhouse.dialects.openai.fields import MAX_SHOWN, SamplingFields, TopLogprobs, usage
+from cookhouse.dialects.openai.logprobs import chat_logprobs
+from cookhouse.dialects.openai.not_offered import CHAT_NOT_OFFERED, NotOffered
+from cookhouse.dialects.sampled import SampleOutput
+from cookhouse.dialects.texts import TokenTexts
 from cookhouse.errors import InputError
-from cookhouse.server.wire.openai.choice import ChatChoice, message_of
-from cookhouse.server.wire.openai.errors import FieldError, field_of
-from cookhouse.server.wire.openai.fields import MAX_SHOWN, SamplingFields, TopLogprobs, usage
-from cookhouse.server.wire.openai.logprobs import chat_logprobs
-from cookhouse.server.wire.openai.not_offered import CHAT_NOT_OFFERED, NotOffered
-from cookhouse.server.wire.openai.texts import TokenTexts
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NO_PARAMETERS = {"type": "object", "properties": {}}
@@ -60,7 +59,7 @@ def _check_schema(schema: object, field: str) -> None:
             field, f"{field} must be a JSON schema, which is an object", code="invalid_function_parameters"
         )
     try:
-        Schema.model_validate(schema, strict=True)
+        JsonSchema.model_validate(schema)
     except ValidationError as error:
         raise FieldError(
             field, f"{field} is no JSON schema: {field_of(error)}", code="invalid_function_parameters"
@@ -200,25 +199,20 @@ class ChatAnswer:
         request: ChatRequest,
         *,
         model: str,
-        prompt: ModelInput,
-        renderer: Renderer,
+        prompt: Sequence[int],
+        streams: Sequence[ResponseStream],
         texts: TokenTexts,
     ) -> None:
-        """`model` says which weights answer; `prompt` is what was rendered."""
+        """`model` says which weights answer; `prompt` is what was rendered; `streams` read the choices, one each."""
         self._request = request
         self._texts = texts
-        self._prompt = prompt.to_ints()
+        self._prompt = [*prompt]
         self._num_sampled = 0
         self._num_reused = 0
         self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
         self._choices = [
-            ChatChoice(
-                renderer.stream_response(prompt),
-                request.stops,
-                texts,
-                max_calls=1 if request.parallel_tool_calls is False else None,
-            )
-            for _ in range(request.num_samples)
+            ChatChoice(stream, request.stops, texts, max_calls=1 if request.parallel_tool_calls is False else None)
+            for stream in streams
         ]
         self._is_begun = False
 
