@@ -32,8 +32,7 @@ from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.settings import SupervisedSettings
-from cookhouse.settings.rows import BUNDLED
+from cookhouse.settings import BUNDLED, SupervisedSettings
 from cookhouse.training import supervised_objective
 from cookhouse.workflows.supervised.rows import RunData, StreamedConversations, TrainingRows, messages_of, read_data
 from cookhouse.workflows.supervised.state import Dataset, Part, Tokenized
