@@ -146,6 +146,7 @@ def test_fine_tuning_lowers_the_loss_on_what_is_held_out(cookhouse: Cookhouse, m
     assert after < before - 0.5
 
 
+@pytest.mark.long
 def test_rewards_rise(cookhouse: Cookhouse, model: str) -> None:
     env = Path(__file__).with_name("apples.py")
     settings = ("batch_size=3", "group_size=8", "max_tokens=3", "learning_rate=1e-3", "lr_schedule=constant")

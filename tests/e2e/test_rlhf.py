@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.conftest import Cookhouse
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 _PATIENCE_SECONDS = 600.0
 

@@ -9,7 +9,7 @@ from tests.e2e.conftest import Cookhouse
 
 from cookhouse.telemetry import read_metrics
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 600.0

@@ -40,7 +40,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
     [
         pytest.param(FLOAT32, 2, OFTEN, marks=pytest.mark.long),
         (WORKERS, 3, {}),
-        (APART, 3, OFTEN),
+        pytest.param(APART, 3, OFTEN, marks=pytest.mark.long),
         pytest.param(BFLOAT16, 2, {}, marks=pytest.mark.long),
         pytest.param(ALONE, 1, {}, marks=pytest.mark.long),
     ],

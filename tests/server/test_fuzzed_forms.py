@@ -185,7 +185,7 @@ def _no_constant(name: str) -> None:
     raise AssertionError(f"a result holds {name}")
 
 
-@pytest.mark.parametrize("number", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [500, pytest.param(10_000, marks=pytest.mark.long)])
 def test_no_request_is_a_fault(tmp_path: Path, number: int) -> None:
     """Would catch a body that is used before it is checked, and one after which nothing else is served."""
     engine = FakeEngine()

@@ -30,7 +30,7 @@ SHAPES = {
     "1 trainer, 2 samplers": {"trainers": 1, "samplers": 2},
     "2 trainers, 1 sampler": {"trainers": 2, "samplers": 1},
 }
-LONG = "5 workers", "2 trainers, 1 sampler"
+LONG = "5 workers", "1 trainer, 2 samplers", "2 trainers, 1 sampler"
 # Each found a bug once, or has many drains and crashes.
 SEEDS_OF_SEVERAL = [
     ("2 workers", 1004),

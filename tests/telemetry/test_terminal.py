@@ -19,12 +19,11 @@ from cookhouse.telemetry import (
 )
 
 
-def step(number: int, *, seconds: float, total: int = 10) -> Event:
-    return Event(
-        name="training.step",
-        step=number,
-        metrics={"train/loss": 1.25, "train/num_tokens": 300.0, "time/step_seconds": seconds, "total_steps": total},
-    )
+def step(number: int, *, seconds: float, total: int = 10, left: tuple[float, float] | None = None) -> Event:
+    """A step that took so long; `left`: the least and the most seconds that the run has left."""
+    metrics = {"train/loss": 1.25, "train/num_tokens": 300.0, "time/step_seconds": seconds, "total_steps": total}
+    ends = {} if left is None else dict(zip(("seconds_left_low", "seconds_left_high"), left, strict=True))
+    return Event(name="training.step", step=number, metrics={**metrics, **ends})
 
 
 def printed(records: Sequence[Record], *, is_terminal: bool) -> str:
@@ -42,16 +41,18 @@ START = Event(
 
 
 def test_step_shows_loss_pace_and_time_left() -> None:
-    out = printed([START, step(1, seconds=1.0), step(10, seconds=2.0)], is_terminal=False)
+    out = printed([START, step(1, seconds=1.0), step(10, seconds=2.0, left=(0.0, 0.0))], is_terminal=False)
     assert "supervised of m in runs/[x]" in out
-    assert "step 1/10  loss 1.2500  300 tokens/s  0:09 left" in out
+    assert "step 1/10  loss 1.2500  300 tokens/s\n" in out
     assert "step 10/10  loss 1.2500  200 tokens/s  0:00 left" in out
 
 
 def test_the_command_for_the_page_is_said_once() -> None:
     # Catches a line that a shell reads otherwise, and one for each run of those that a run consists of.
     out = printed([START, step(1, seconds=1.0), START], is_terminal=False)
-    assert [line for line in out.splitlines() if line.startswith("page")] == ["page: cookhouse view 'runs/[x]'"]
+    assert [line for line in out.splitlines() if line.startswith("page")] == [
+        "page: open it with cookhouse view 'runs/[x]'"
+    ]
 
 
 def test_a_finding_is_said_with_what_to_try() -> None:
@@ -74,10 +75,10 @@ def test_a_run_that_trains_nothing_speaks_of_no_training() -> None:
 
 
 def test_terminal_shows_the_same_on_a_line_that_it_redraws() -> None:
-    # 600 tokens in 4 s, two steps: 150 tokens/s, and 8 more steps at 2 s each.
-    out = printed([START, step(1, seconds=1.0), step(2, seconds=3.0)], is_terminal=True)
+    # 600 tokens in 4 s, two steps: 150 tokens/s.
+    out = printed([START, step(1, seconds=1.0), step(2, seconds=3.0, left=(130.0, 250.0))], is_terminal=True)
     assert "supervised of m in runs/[x]" in out
-    assert "step 2/10  loss 1.2500  150 tokens/s  0:16 left" in out
+    assert "step 2/10  loss 1.2500  150 tokens/s  2 to 4 min left" in out
     assert "\x1b[2K" in out
 
 
@@ -166,7 +167,8 @@ def test_figures_that_were_not_measured_are_not_shown() -> None:
 
 @pytest.mark.parametrize(("seconds", "shown"), [(59.6, "1:00"), (3700, "1:01:40")])
 def test_time_left_reads_as_a_clock(seconds: float, shown: str) -> None:
-    assert f"{shown} left" in printed([START, step(9, seconds=seconds)], is_terminal=False)
+    last = step(9, seconds=1.0, left=(seconds, seconds))
+    assert f"{shown} left" in printed([START, last], is_terminal=False)
 
 
 LONG = "waiting for a supercalifragilisticexpialidocious-answer-of-the-service in a folder called runs/x"
@@ -234,7 +236,7 @@ def test_the_line_of_a_step_leaves_out_what_has_no_room() -> None:
     def drawn(width: int) -> str:
         out = io.StringIO()
         sink = TerminalSink(Console(file=out, force_terminal=True, width=width, color_system=None))
-        sink.write(step(1, seconds=1.0))
+        sink.write(step(1, seconds=1.0, left=(9.0, 9.0)))
         sink.close()
         return out.getvalue()
 

@@ -12,6 +12,7 @@ from tests.browser import wider_than_window
 from tests.runs.kit import make_run
 
 from cookhouse.runs.lock import hold
+from cookhouse.telemetry import Event, LogSink, events, log_file
 
 MEASURED = [
     {"step": 0, "test/correct": 0.25, "test/correct_stderr": 0.05},
@@ -43,14 +44,17 @@ class TestLines:
 
     def test_a_run_that_goes_on(self, client: TestClient, runs: Path) -> None:
         # Catches a list that leaves open how long a run takes, and what it stands still for.
-        run = make_run(runs / "one", rows=[{"step": 9, "time/step_seconds": 2.0, "progress/done_frac": 0.5}])
+        run = make_run(runs / "one", rows=[{"step": 9, "progress/done_frac": 0.5}])
         launch = {**json.loads((run / "run.json").read_text())["launches"][0], "ended_at": None, "status": None}
         (run / "run.json").write_text(json.dumps({"launches": [launch | {"total_steps": 20}]}))
+        left = {"seconds_left_low": 18.0, "seconds_left_high": 22.0, "seconds_left": 20.0}
+        with log_file(run / "logs.log"):
+            LogSink().write(Event(name=events.TRAINING_STEP, step=10, metrics={"total_steps": 20.0, **left}))
         with hold(run):
             (line,) = client.get("/api/").json()["runs"]
         assert line["status"] == "running"
         assert line["seconds_left"] == 20.0
-        assert line["shown"]["now"] == "starting, 20 s left"
+        assert line["shown"]["now"] == "training, 18 to 22 s left"
 
 
 class TestFilter:

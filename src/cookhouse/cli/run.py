@@ -84,16 +84,17 @@ def run_recipe(name: str, layers: Layers, dry_run: bool, adapters: str | None = 
             plan = recipes.dry_run(name, config, adapters=given)
             summary.print_plan(make_console(), plan, every_setting=is_verbose())
         return
-    finish(name, config, ports_of(given))
+    finish(name, config, ports_of(given, is_page_served=config.view))
 
 
-def ports_of(given: Adapters | None) -> Adapters:
+def ports_of(given: Adapters | None, *, is_page_served: bool = False) -> Adapters:
     """The command line's ports, but for those that are given."""
     from cookhouse.cli import summary
     from cookhouse.telemetry import Sink, TerminalSink, make_console
 
     console = make_console()
-    sinks: list[Sink] = [TerminalSink(console, program()), summary.PreviewSink(console)]
+    terminal = TerminalSink(console, program(), is_page_served=is_page_served, every_note=is_verbose())
+    sinks: list[Sink] = [terminal, summary.PreviewSink(console)]
     ports = Adapters(sinks=sinks, ask=_ask if _has_user() else None, program=program())
     return ports if given is None else ports.overridden_by(given)
 

@@ -18,7 +18,9 @@ from cookhouse.telemetry import (
     Event,
     Metric,
     Record,
+    by_weight,
     events,
+    in_view,
     measured_parts,
     say,
     say_command,
@@ -40,13 +42,16 @@ _LABEL_CELLS = 32
 
 
 def print_plan(console: Console, plan: RunPlan, *, every_setting: bool = False) -> None:
-    """Print the steps of a run, and the settings that are not the defaults, or all."""
+    """Print the steps of a run, the first of its notes, and the settings that are not the defaults; or all of both."""
     say(console, f"{plan.recipe} on this plan; nothing was trained, no request was made\n")
     say(console, "plan")
     for name, fact in {**plan.facts, "run directory": str(plan.folder)}.items():
         say_fact(console, f"  {name:<16}", fact)
-    for note in plan.notes:
+    notes, more = in_view(by_weight(plan.notes), is_whole=every_setting)
+    for note in notes:
         say_fact(console, f"  {'note':<16}", printable(note))
+    if more:
+        say(console, f"  {'':<16} {more}")
     title = "settings that are not the defaults" if plan.changed else "all settings are the defaults"
     say(console, "\nsettings" if every_setting else f"\n{title}; --verbose shows all {len(plan.config)}")
     for name, value in (plan.config if every_setting else plan.changed).items():

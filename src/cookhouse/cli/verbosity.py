@@ -120,7 +120,10 @@ def _choose_verbose(is_wanted: bool) -> bool:
 
 
 VERBOSE_OPTION = typer.Option(
-    "--verbose", "-v", help="Show each event and what is logged, as --log-level info does.", callback=_choose_verbose
+    "--verbose",
+    "-v",
+    help="Show every note, each event and what is logged, as --log-level info does.",
+    callback=_choose_verbose,
 )
 LEVEL_OPTION = typer.Option(
     "--log-level",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal, TypeVar
 
 from cookhouse.errors import BadRowsError, InputError, by_reason
+from cookhouse.telemetry import ResultNote
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -34,17 +35,14 @@ class BadRows:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on rows left out, a sentence for each reason; empty if nothing is."""
+        """Notes on rows left out, with a sentence for each reason; empty if nothing is."""
         if not self._refused:
             return []
+        count = "1 row cannot be used and is" if self.count == 1 else f"{self.count:,} rows cannot be used and are"
+        first, *others = by_reason([" ".join(str(error).split()) for error in self._refused])
         more = self.count - len(self._refused)
-        return [
-            "1 row cannot be used and is left out"
-            if self.count == 1
-            else f"{self.count:,} rows cannot be used and are left out",
-            *(f"left out: {reason}" for reason in by_reason([" ".join(str(error).split()) for error in self._refused])),
-            *([f"left out: {more:,} more"] if more else []),
-        ]
+        notes = [f"{count} left out: {first}", *(f"left out: {reason}" for reason in others)]
+        return [ResultNote(note) for note in [*notes, *([f"left out: {more:,} more"] if more else [])]]
 
 
 def parse_each(rows: Iterable[S], parse: Callable[[S], T], bad: BadRows | None = None) -> list[T]:

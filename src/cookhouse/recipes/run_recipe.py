@@ -109,7 +109,7 @@ async def run_async(
         await asyncio.to_thread(check_model, settled, given.service)
         settled, prices = await asyncio.to_thread(priced, settled, given.service)
         if prices is not None:
-            telemetry.event(events.DATA_NOTE, text=f"prices: {prices}")
+            telemetry.notes([f"prices: {prices}"])
         async with _early_server(given, settled) as process:
             return await _run(recipe, settled, given, telemetry, interrupt, process)
 
@@ -134,8 +134,7 @@ async def _run(
     found = resolved(recipe, config, given, telemetry, stopping)
     if (taken := defaults_taken(found.config)) is not None:
         telemetry.event(events.RUN_DEFAULTS, text=taken)
-    for note in (*unread_defaults(found.config), *_replaced(found.config, given)):
-        telemetry.event(events.DATA_NOTE, text=note)
+    telemetry.notes([*unread_defaults(found.config), *_replaced(found.config, given)])
     with settling(found.context.folder.path):  # when no process writes there any more
         return await _run_connected(found, given, telemetry, stopping, process, is_part=is_part)
 
@@ -159,7 +158,8 @@ async def _run_connected(
     begun_at = datetime.now(UTC)
     workflow, context = found.workflow, found.context
     is_shown = found.config.view and not is_part
-    page = PageBeside(context.folder.path, partial(_tell_page, telemetry)) if is_shown else nullcontext()
+    command = f"{given.program or 'cookhouse'} view {shlex.quote(str(context.folder.path))}"
+    page = PageBeside(context.folder.path, partial(_tell_page, telemetry, command)) if is_shown else nullcontext()
     try:
         with page, stopping.on_signals(), stopping.after(None if is_part else found.config.max_minutes):
             if not found.is_connecting:
@@ -200,11 +200,15 @@ def _tell_request(telemetry: "Telemetry", reason: str | None) -> None:
         telemetry.event(events.RUN_ENDS, text=reason)
 
 
-def _tell_page(telemetry: "Telemetry", address: str, problem: str) -> None:
+def _tell_page(telemetry: "Telemetry", command: str, address: str, problem: str) -> None:
     """To the person at the terminal alone: the address has a token."""
     from cookhouse.telemetry import tell
 
-    text = f"page, as long as the run goes: {address}" if address else f"the page of the run is not served: {problem}"
+    text = (
+        f"page: {address} (as long as the run goes)"
+        if address
+        else f"page: open it with {command}; not served: {problem}"
+    )
     if not telemetry.tell(text):
         tell(text)
 

@@ -2,6 +2,7 @@
 
 from cookhouse.telemetry.console import make_console, say, say_command, say_fact, tell, wrapped
 from cookhouse.telemetry.declared import check_metric, declare_metric, declared_of, find_metric, is_held_out, ranked
+from cookhouse.telemetry.durations import span
 from cookhouse.telemetry.headline import Headline, choose_headline
 from cookhouse.telemetry.intervals import (
     ERRORS_IN_WORDS,
@@ -23,6 +24,7 @@ from cookhouse.telemetry.jsonl import (
 from cookhouse.telemetry.logged import LoggedEvent, read_event
 from cookhouse.telemetry.logs import LogSink, log_file, logs_of
 from cookhouse.telemetry.metric import CHOSEN, COMPANIONS, Direction, Metric, as_float, number
+from cookhouse.telemetry.notes import ResultNote, by_weight, in_view
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
 from cookhouse.telemetry.scopes import (
     Entry,
@@ -74,6 +76,7 @@ __all__ = [
     "RecordFileSink",
     "Recording",
     "Relay",
+    "ResultNote",
     "Scope",
     "Sink",
     "SinkBuilder",
@@ -85,6 +88,7 @@ __all__ = [
     "Values",
     "after_step",
     "as_float",
+    "by_weight",
     "check_metric",
     "check_sink",
     "choose_headline",
@@ -96,6 +100,7 @@ __all__ = [
     "error_text",
     "find_metric",
     "find_sink",
+    "in_view",
     "is_held_out",
     "last_step_of",
     "log_file",
@@ -116,6 +121,7 @@ __all__ = [
     "say_fact",
     "scope",
     "sink_names",
+    "span",
     "split_values",
     "start_sink",
     "step_number",

@@ -21,6 +21,8 @@ _FIELDS: Final = {
     events.STAGE_START: _STEP + r"stage=(?P<stage>\S+) doing=(?P<doing>.*)",
     events.STAGE_PART: r"doing=(?P<doing>.*)",
     events.RUN_WAITING: _STEP + rf"what=(?P<what>.*) seconds=(?P<_seconds>{_NUMBER})",
+    events.TRAINING_STEP: rf".* seconds_left_low=(?P<_seconds_left_low>{_NUMBER})"
+    rf" seconds_left_high=(?P<_seconds_left_high>{_NUMBER}) seconds_left=(?P<_seconds_left>{_NUMBER})",
     events.EVAL_PROGRESS: rf"benchmark=(?P<benchmark>.*) done=(?P<_done>{_NUMBER}) total=(?P<_total>{_NUMBER})"
     rf" seconds_left=(?P<_seconds_left>{_NUMBER})",
 }

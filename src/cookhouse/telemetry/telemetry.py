@@ -2,12 +2,13 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
 from cookhouse.telemetry import events
+from cookhouse.telemetry.notes import by_weight
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Telling, Values
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,11 @@ class Telemetry:
     ) -> None:
         """Report that something happened."""
         self.send(Event(name=name, step=step, metrics=dict(metrics or {}), text=text))
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Report notes for a person, each once, those that change the result first."""
+        for note in by_weight(notes):
+            self.event(events.DATA_NOTE, text=note)
 
     def metrics(self, step: int, metrics: Values) -> None:
         """Report all metrics of a step, once."""

@@ -18,9 +18,11 @@ from cookhouse.errors import printable
 from cookhouse.telemetry import events
 from cookhouse.telemetry.console import make_console, say
 from cookhouse.telemetry.declared import find_metric
+from cookhouse.telemetry.durations import span
 from cookhouse.telemetry.intervals import measured_text
 from cookhouse.telemetry.keys import STEP_SECONDS, TEST_TRUNCATED, TRAIN_TOKENS
 from cookhouse.telemetry.metric import COMPANIONS
+from cookhouse.telemetry.notes import in_view
 from cookhouse.telemetry.record import Event, Record, Span
 from cookhouse.telemetry.steps import after_step
 
@@ -40,12 +42,21 @@ class TerminalSink:
     then logged once it has taken a second, and steps at most every two seconds, the first and the last always.
     """
 
-    def __init__(self, console: Console, program: str = "cookhouse") -> None:
-        """`program` is how the user calls cookhouse."""
+    def __init__(
+        self, console: Console, program: str = "cookhouse", *, is_page_served: bool = False, every_note: bool = True
+    ) -> None:
+        """`program` is how the user calls cookhouse. Where the page is served, its address is told by whoever serves
+        it. Notes that follow one another are shown all, or the first of them.
+        """
         self._console = console
         self._program = program
-        self._has_page = False
-        self._pace = _Pace()
+        self._has_page = is_page_served
+        self._every_note = every_note
+        self._notes: list[str] = []
+        """Those that the next other record ends."""
+        self._noted: set[str] = set()
+        self._recent: deque[tuple[float, float]] = deque(maxlen=_RECENT_STEPS)
+        """Tokens and seconds: a single step ends at once when it waited behind another, or after minutes."""
         self._stage = ""
         self._unsaid: Timer | None = None
         self._trains = True
@@ -58,6 +69,10 @@ class TerminalSink:
         self._task = None if self._progress is None else self._progress.add_task("starting", total=None)
 
     def write(self, record: Record) -> None:
+        if isinstance(record, Event) and record.name == events.DATA_NOTE:
+            self._notes.append(record.text["text"])
+            return
+        self._say_notes()
         if isinstance(record, Span) and record.name == self._stage:
             self._drop_unsaid()
         if not isinstance(record, Event):
@@ -80,8 +95,6 @@ class TerminalSink:
                 self._begin(record.text["doing"])
             case events.DATA_COUNTS:
                 self._say(f"data: {record.text['text']}")
-            case events.DATA_NOTE:
-                self._say(f"note: {record.text['text']}")
             case events.RUN_WARNING:
                 self._say(f"warning: {record.text['text']}")
             case events.RUN_FINDING:
@@ -115,6 +128,7 @@ class TerminalSink:
         self._say(text)
 
     def close(self) -> None:
+        self._say_notes()
         self._drop_unsaid()
         if self._progress is not None:
             self._progress.stop()
@@ -124,8 +138,19 @@ class TerminalSink:
         gone_on = f", going on {after_step(record.step)} of {record.metrics['total_steps']:,.0f}" if record.step else ""
         self._say(f"{record.text['recipe']} of {record.text['model']} in {record.text['folder']}{gone_on}")
         if not self._has_page:  # a run that consists of others has theirs among its own
-            self._say(f"page: {self._program} view {shlex.quote(record.text['folder'])}")
+            self._say(f"page: open it with {self._program} view {shlex.quote(record.text['folder'])}")
         self._has_page = True
+
+    def _say_notes(self) -> None:
+        """Those that were not said before: runs of one pipeline have many in common."""
+        new = [note for note in self._notes if note not in self._noted]
+        self._notes.clear()
+        self._noted.update(new)
+        shown, more = in_view(new, is_whole=self._every_note)
+        for note in shown:
+            self._say(f"note: {note}")
+        if more:
+            self._say(more)
 
     def _begin(self, doing: str) -> None:
         if self._progress is not None:
@@ -146,17 +171,14 @@ class TerminalSink:
         assert record.step is not None
         total_steps = int(record.metrics["total_steps"])
         now = time.monotonic()
-        self._pace.add(record.metrics[TRAIN_TOKENS], record.metrics[STEP_SECONDS])
-        parts = [
-            f"step {record.step}/{total_steps}",
-            *_metric_lines(record.metrics).values(),
-            f"{self._pace.tokens_per_second:,.0f} tokens/s",
-            f"{self._pace.time_left(total_steps - record.step)} left",
-        ]
-        line = "  ".join(parts)
+        self._recent.append((record.metrics[TRAIN_TOKENS], record.metrics[STEP_SECONDS]))
+        tokens, seconds = map(sum, zip(*self._recent, strict=True))
+        least = [f"step {record.step}/{total_steps}", *_metric_lines(record.metrics).values()]
+        pace, left = f"{tokens / seconds:,.0f} tokens/s", _time_left(record)
+        line = _joined(*least, pace, left)
         if self._progress is not None:
             assert self._task is not None
-            fitting = _fitting(parts, self._console.width - _SPINNER_CELLS)
+            fitting = _fitting(least, pace, left, self._console.width - _SPINNER_CELLS)
             self._progress.update(self._task, description=fitting, completed=record.step, total=total_steps)
         is_due = self._progress is None and now - self._printed_at >= _QUIET_SECONDS
         if is_due or record.step == total_steps:
@@ -183,28 +205,22 @@ def make_terminal_sink(folder: Path, settings: Mapping[str, Any]) -> TerminalSin
     return TerminalSink(make_console())
 
 
-class _Pace:
-    """Means over the last few steps: a single one finishes at once when it waited behind another, or after minutes."""
-
-    def __init__(self) -> None:
-        self._steps: deque[tuple[float, float]] = deque(maxlen=_RECENT_STEPS)
-
-    def add(self, num_tokens: float, seconds: float) -> None:
-        self._steps.append((num_tokens, seconds))
-
-    @property
-    def tokens_per_second(self) -> float:
-        return sum(tokens for tokens, _ in self._steps) / sum(seconds for _, seconds in self._steps)
-
-    def time_left(self, num_steps: int) -> str:
-        return _clock(sum(seconds for _, seconds in self._steps) / len(self._steps) * num_steps)
+def _time_left(record: Event) -> str:
+    """The time left after a step: a range, or a clock where there is one figure; empty where it is unknown."""
+    low, high = (record.metrics.get(f"seconds_left_{end}") for end in ("low", "high"))
+    if low is None or high is None:
+        return ""
+    return f"{_clock(high)} left" if low == high else f"{span(low, high)} left"
 
 
-def _fitting(parts: Sequence[str], cells: int) -> str:
+def _fitting(least: Sequence[str], pace: str, left: str, cells: int) -> str:
     """The parts in one line, without those that have no room: the pace goes first, then the time left."""
-    *least, _pace, left = parts
-    choices = (parts, [*least, left], least)
-    return next((line for choice in choices if len(line := "  ".join(choice)) <= cells), least[0])
+    lines = (_joined(*least, pace, left), _joined(*least, left), _joined(*least))
+    return next((line for line in lines if len(line) <= cells), least[0])
+
+
+def _joined(*parts: str) -> str:
+    return "  ".join(filter(None, parts))
 
 
 def _clock(seconds: float) -> str:

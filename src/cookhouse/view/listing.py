@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from cookhouse.errors import InputError
-from cookhouse.runs.history.facts import duration
 from cookhouse.runs.history.launches import RunStatus
 from cookhouse.runs.listing.overview import RunOverview
 from cookhouse.runs.reading.progress import RunProgress, progress_of
@@ -128,8 +127,7 @@ def _now_text(overview: RunOverview, progress: RunProgress | None) -> str:
     if progress is None:
         return overview.error or ""
     doing = f"waits for {progress.waiting_for}" if progress.waiting_for is not None else progress.doing
-    left = "" if progress.seconds_left is None else f", {duration(progress.seconds_left)} left"
-    return f"{doing}{left}"
+    return ", ".join(filter(None, (doing, progress.left_text)))
 
 
 def _outcome_text(overview: RunOverview) -> str:

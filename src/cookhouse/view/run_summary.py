@@ -145,8 +145,7 @@ def _progress_text(overview: RunOverview, progress: RunProgress | None) -> str:
         told.append(progress.doing)
         if progress.waiting_for is not None and progress.waited_seconds is not None:
             told.append(f"waiting for {progress.waiting_for} since {duration(progress.waited_seconds)}")
-        if progress.seconds_left is not None:
-            told.append(f"about {duration(progress.seconds_left)} left")
+        told.append(progress.left_text)
     return ", ".join(filter(None, told))
 
 

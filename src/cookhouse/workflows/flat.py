@@ -121,8 +121,7 @@ def flat_workflow(
     async def train_in_folder(
         context: alg.RunContext, config: alg.RatedConfig, loaded: Loaded, folder: RunFolder
     ) -> Trained:
-        for note in context.notes:
-            context.telemetry.event(events.DATA_NOTE, text=note)
+        context.telemetry.notes(context.notes)
         services: list[ServiceClient] = []
 
         async def connect() -> ServiceClient:

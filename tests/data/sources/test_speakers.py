@@ -88,7 +88,9 @@ def test_rows_that_cannot_be_used_are_left_out_where_that_is_asked_for() -> None
     found = grouped(ListRows(rows, "t.csv"), speaker_columns("ticket", "author", ""), "t.csv")
     [conversation] = conversations_of(found, "t.csv", bad=bad)
     assert [each["content"] for each in conversation.messages] == ["a", "c"]
-    assert bad.notes[1] == "left out: t.csv row 2: ticket is empty, so that its conversation is unknown"
+    assert bad.notes == [
+        "1 row cannot be used and is left out: t.csv row 2: ticket is empty, so that its conversation is unknown"
+    ]
 
 
 def test_advice_is_quoted_for_a_shell() -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cookhouse.runs.reading.metrics import GrowingMetrics, last_rows, read_rows
+from cookhouse.runs.reading.metrics import GrowingMetrics, read_rows
 from cookhouse.telemetry import cut_metrics
 
 
@@ -68,7 +68,6 @@ def test_what_is_no_row_is_counted_and_left_out(tmp_path: Path) -> None:
         read += [row["step"] for row in part.rows]
         start = part.end
     assert read == [0, 5]
-    assert [row["step"] for row in last_rows(path, 3)] == [5]
 
 
 def test_at_most_so_many_rows_come_at_once(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What a run does and waits for, as its log tells: the lines are those that `LogSink` writes."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,16 +14,19 @@ from cookhouse.telemetry import Event, LogSink, events, log_file, read_event
 WAITING = Event(name=events.RUN_WAITING, step=0, metrics={"seconds": 10.0}, text={"what": "a=b seconds=9: to \x1b[2J"})
 STAGE = Event(name=events.STAGE_START, text={"stage": "save", "doing": "saving the weights"})
 STEP = Event(name=events.RL_STEP, step=2, metrics={"loss": 1.0})
+TIMED = Event(
+    name=events.TRAINING_STEP,
+    step=3,
+    metrics={"loss": 1.0, "seconds_left_low": 15.0, "seconds_left_high": 25.0, "seconds_left": 20.0},
+    text={"config": "seconds_left=1"},
+)
 EVALUATED = Event(
     name=events.EVAL_PROGRESS, metrics={"done": 3.0, "total": 20.0, "seconds_left": 5.0}, text={"benchmark": "gsm8k"}
 )
 
 
 def progress(tmp_path: Path, *logged: Event, later: float = 1.0) -> RunProgress:
-    run = make_run(tmp_path / "runs" / "a", rows=[{"step": step, "time/step_seconds": 2.0} for step in range(3)])
-    record = json.loads((run / "run.json").read_text())
-    record["launches"][0]["total_steps"] = 13
-    (run / "run.json").write_text(json.dumps(record))
+    run = make_run(tmp_path / "runs" / "a")
     with log_file(run / "logs.log"):
         for event in logged:
             LogSink().write(event)
@@ -34,12 +36,12 @@ def progress(tmp_path: Path, *logged: Event, later: float = 1.0) -> RunProgress:
 
 def test_what_is_waited_for_is_told_while_it_is(tmp_path: Path) -> None:
     # Catches a wait that is cut at a sign of its own, or whose time stands still while the run does.
-    told = progress(tmp_path, STAGE, WAITING, later=5.0)
+    told = progress(tmp_path, TIMED, STAGE, WAITING, later=5.0)
     assert told.waiting_for == "a=b seconds=9: to \\x1b[2J"
     assert told.waited_seconds is not None
     assert 15.0 <= told.waited_seconds < 60.0
     assert told.doing == "saving the weights"
-    assert told.seconds_left == 20.0
+    assert (told.seconds_left, told.left_text) == (20.0, "15 to 25 s left")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from cookhouse.algorithms.stages.state import RunContext
 from cookhouse.runs.folder.choice import BY_DATA
 from cookhouse.settings.defaults import Default, has_default, is_left_open
 from cookhouse.settings.published import is_embedded, published_model_of
+from cookhouse.telemetry import ResultNote
 
 ENOUGH_STEPS = 30
 """So many steps a run is to have before a published batch is left as it is."""
@@ -39,7 +40,8 @@ def fit_batch(context: RunContext, config: C, steps_of: Callable[[int], int], wh
     if not is_left_open(config, "batch_size"):
         if steps < FEW_STEPS and _is_named(config):
             more = "a smaller batch_size, or more num_epochs, gives more" if size > 1 else "more num_epochs give more"
-            context.notes.append(f"batch_size={size} makes {_steps(steps)} of {what}, which teach little; {more}")
+            said = f"batch_size={size} makes {_steps(steps)} of {what}, which teach little; {more}"
+            context.notes.append(ResultNote(said))
         return config
     if steps >= ENOUGH_STEPS or is_embedded(config) or published_model_of(type(config)) is None:
         return config
@@ -48,10 +50,11 @@ def fit_batch(context: RunContext, config: C, steps_of: Callable[[int], int], wh
     chosen = enough[0] if enough else smaller[-1] if smaller else size
     if chosen == size:
         return config
-    context.notes.append(
+    said = (
         f"batch_size is {chosen}: the published {size} would make {_steps(steps)} of {what}, and this makes "
         f"{num_epochs * steps_of(chosen):,}; as published: batch_size={size}"
     )
+    context.notes.append(ResultNote(said))
     folder = context.folder
     recorded = {**folder.config, "batch_size": chosen}
     context.folder = replace(folder, config=recorded, origins={**folder.origins, "batch_size": BY_DATA})

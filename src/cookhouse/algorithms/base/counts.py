@@ -7,9 +7,10 @@ from typing import Protocol, runtime_checkable
 
 from cookhouse.algorithms.base.estimate import RunEstimate
 from cookhouse.algorithms.base.spending import ExpectedTokens
+from cookhouse.algorithms.base.time_left import Schedule
 from cookhouse.data.batches.counting import count_items
 from cookhouse.data.batches.examples import ExampleStatistics
-from cookhouse.telemetry import Telemetry, events, keys, read_metrics
+from cookhouse.telemetry import Telemetry, keys, read_metrics
 from cookhouse.training import FinishedStep, StepLog
 
 
@@ -132,22 +133,34 @@ class CountingLog:
     """
 
     def __init__(
-        self, telemetry: Telemetry, total_steps: int, steps_per_epoch: int, metrics: Path, *, event: str | None = None
+        self,
+        telemetry: Telemetry,
+        schedule: Schedule,
+        steps_per_epoch: int,
+        metrics: Path,
+        *,
+        event: str | None = None,
     ) -> None:
         """`event`: the algorithm's own name of a step."""
-        self._log = StepLog(telemetry, total_steps, steps_per_epoch=steps_per_epoch, event=event)
-        self._estimate = RunEstimate(telemetry, total_steps)
+        self._estimate = RunEstimate(telemetry, schedule)
+        self._log = StepLog(
+            telemetry,
+            schedule.total_steps,
+            steps_per_epoch=steps_per_epoch,
+            event=event,
+            of_event=self._estimate.add,
+        )
         self._telemetry = telemetry
         self._steps_per_epoch = steps_per_epoch
         self._metrics = metrics
 
     def __call__(self, finished: FinishedStep) -> None:
         self._log(finished)
-        self._estimate(finished)
+        self._estimate.say()
         cursor = finished.cursor
         if cursor.batch + 1 == self._steps_per_epoch and keys.DATA_EXAMPLES in finished.metrics:
             rows = [row for row in read_metrics(self._metrics) if row.get(keys.PROGRESS_EPOCH) == cursor.epoch]
-            self._telemetry.event(events.DATA_NOTE, text=f"epoch {cursor.epoch} had {_total(rows)}")
+            self._telemetry.notes([f"epoch {cursor.epoch} had {_total(rows)}"])
 
 
 def _total(rows: Sequence[Mapping[str, float]]) -> str:

@@ -1,65 +1,90 @@
 """Estimate of a run's time and memory, measured from its steps and corrected as they change."""
 
 import os
-from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 
 from cookhouse.algorithms.base.process_tree import peak_bytes, runs_module, tree
-from cookhouse.telemetry import Telemetry, events
+from cookhouse.algorithms.base.time_left import CHANGE, Pace, Schedule, StepTimes, causes
+from cookhouse.telemetry import Telemetry, events, span, step_number
 from cookhouse.training import FinishedStep
 
 SERVICE = "cookhouse.server"
 """The module that the process of a run's own service runs; engines are below it."""
 _FIRST_STEPS = 4
-"""The first is left out: it holds what is done once, such as compiling and filling caches."""
-_RECENT_STEPS = 20
-_CHANGE = 1.5
-"""A pace that is off by this factor from what was said is said anew."""
+"""So many steps are taken, and as many are to come, where time and memory are said."""
 
 
 class RunEstimate:
-    """Says, as the event `run.estimate`, how much longer a run will take at the pace of its last steps, and the most
-    memory that its processes and those of its own service have held; again when the pace has changed much.
+    """Says, as the event `run.estimate`, how much longer a run will take, and the most memory that its processes and
+    those of its own service have held; again, with the cause, when that has changed much.
     """
 
-    def __init__(self, telemetry: Telemetry, total_steps: int) -> None:
+    def __init__(self, telemetry: Telemetry, schedule: Schedule) -> None:
         self._telemetry = telemetry
-        self._total_steps = total_steps
-        self._seconds: deque[float] = deque(maxlen=_RECENT_STEPS)
-        self._num_steps = 0
-        self._said: float | None = None
+        self._times = StepTimes(schedule)
+        self._said: Pace | None = None
         self._was_off = False
+        self._num_steps = 0
+        self._step = 0
 
-    def __call__(self, finished: FinishedStep) -> None:
+    def add(self, finished: FinishedStep) -> dict[str, float]:
+        """Take the times of a step; the time left after it as metrics, none before two steps are timed."""
+        self._times.add(finished)
         self._num_steps += 1
-        if self._num_steps > 1:
-            self._seconds.append(finished.seconds)
-        num_left = self._total_steps - finished.cursor.step - 1
-        if self._num_steps < _FIRST_STEPS or num_left < _FIRST_STEPS:
-            return
-        pace = sum(self._seconds) / len(self._seconds)
-        if self._said is None:
-            self._say(pace, num_left, finished.cursor.step + 1)
-        elif len(self._seconds) == _RECENT_STEPS:
-            is_off = not self._said / _CHANGE < pace < self._said * _CHANGE
-            if is_off and self._was_off:
-                self._say(pace, num_left, finished.cursor.step + 1)
-            elif is_off:
-                self._seconds.clear()  # of the old pace and the new: the next ones tell
-            self._was_off = is_off and self._said != pace
+        self._step = step_number(finished.cursor.step)
+        pace = self._times.pace()
+        if pace is None:
+            return {}
+        left = self._times.left(pace, self._step)
+        return {"seconds_left_low": left.low, "seconds_left_high": left.high, "seconds_left": left.seconds}
 
-    def _say(self, pace: float, num_left: int, step: int) -> None:
+    def say(self) -> None:
+        """Say the estimate, if it is due after the step that was added last."""
+        pace, num_left = self._times.pace(), self._times.schedule.total_steps - self._step
+        if pace is None or self._num_steps < _FIRST_STEPS or num_left < _FIRST_STEPS:
+            return
+        if self._said is None:
+            self._say(pace)
+        elif changed := self._changed(self._said, pace):
+            self._say(pace, changed)
+
+    def _changed(self, said: Pace, now: Pace) -> list[str]:
+        """Causes of a correction that is due; none: it is not. Steps of two paces are timed anew before they count."""
+        before, after = (self._times.left(pace, self._step).seconds for pace in (said, now))
+        if before / CHANGE < after < before * CHANGE:
+            self._was_off = False
+            return []
+        other = replace(now, step=said.step, tokens=said.tokens)
+        if before / CHANGE < self._times.left(other, self._step).seconds < before * CHANGE:
+            if not self._was_off:
+                self._was_off = True
+                self._times.forget_steps()
+                return []
+            if not self._times.is_settled:
+                return []
+        self._was_off = False
+        return causes(said, now)
+
+    def _say(self, pace: Pace, changed: Sequence[str] = ()) -> None:
+        self._said = pace
+        left, num_left = self._times.left(pace, self._step), self._times.schedule.total_steps - self._step
         memory = peak_memory()
-        is_corrected, self._said = self._said is not None, pace
-        metrics = {"step_seconds": pace, "seconds_left": pace * num_left, **memory}
-        parts = [f"{num_left:,} steps left at {pace:.2f} s each: about {_duration(pace * num_left)}"]
+        metrics = {"step_seconds": pace.step, "seconds_left": left.seconds, **memory}
+        said = [f"{num_left:,} steps left at {pace.step:.2f} s each"]
+        if pace.evaluation is not None and (num_evaluations := self._times.schedule.evaluations_from(self._step)):
+            said.append(f"{_count(num_evaluations)} at {pace.evaluation:.1f} s")
+        parts = [f"{' and '.join(said)}: {span(left.low, left.high)}"]
+        if left.num_untimed:
+            parts.append(f"{_count(left.num_untimed)} not timed yet")
         if "memory_bytes" in memory:
             engine = memory.get("engine_memory_bytes")
             parts.append(
                 f"memory so far {_size(memory['memory_bytes'])}"
                 + ("" if engine is None else f", and {_size(engine)} in the engine")
             )
-        text = ("corrected: " if is_corrected else "") + "; ".join(parts)
-        self._telemetry.event(events.RUN_ESTIMATE, step=step, metrics=metrics, text=text)
+        cause = f"corrected, since {', and '.join(changed)}: " if changed else ""
+        self._telemetry.event(events.RUN_ESTIMATE, step=self._step, metrics=metrics, text=cause + "; ".join(parts))
 
 
 def peak_memory() -> dict[str, float]:
@@ -73,12 +98,9 @@ def peak_memory() -> dict[str, float]:
     return {name: float(value) for name, value in named.items() if value is not None}
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-
-
 def _size(num_bytes: float) -> str:
     return f"{num_bytes / 2**30:.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.0f} MiB"
+
+
+def _count(num_evaluations: int) -> str:
+    return "1 evaluation" if num_evaluations == 1 else f"{num_evaluations:,} evaluations"

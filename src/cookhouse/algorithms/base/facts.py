@@ -13,6 +13,7 @@ from cookhouse.settings import TrainingSettings
 from cookhouse.settings.defaults import default_of, given, has_default
 from cookhouse.settings.optimizer import AUTO
 from cookhouse.settings.rates import RateDefault
+from cookhouse.telemetry import ResultNote
 
 _BYTES_PER_PARAMETER = 16
 """Weight, gradient and two Adam moments, four bytes each."""
@@ -62,10 +63,11 @@ class RatedConfig(Protocol):
 
 def settings_notes(config: RatedConfig, *, by_reward: bool = False) -> list[str]:
     """Notes for a person on settings that are not refused."""
+    rates = rate_notes(config.model_name, config.learning_rate, is_lora=config.lora_rank > 0, by_reward=by_reward)
     return [
         *_renderer_notes(config),
         *_rate_source_notes(config),
-        *rate_notes(config.model_name, config.learning_rate, is_lora=config.lora_rank > 0, by_reward=by_reward),
+        *map(ResultNote, rates),
     ]
 
 

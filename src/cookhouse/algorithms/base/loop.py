@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from cookhouse.algorithms.base.counts import CountingLog
 from cookhouse.algorithms.base.example_log import ExampleLog, Keeper
 from cookhouse.algorithms.base.state import OpenedRun, Steps, TrainingState
+from cookhouse.algorithms.base.time_left import Schedule
 from cookhouse.algorithms.stages.body import Body
 from cookhouse.algorithms.stages.stage import Stage, stage
 from cookhouse.algorithms.stages.state import RunContext
@@ -19,6 +20,7 @@ from cookhouse.training import (
     Assembler,
     Batches,
     BatchSource,
+    Cadence,
     CheckpointKind,
     LoopSlots,
     Objective,
@@ -62,10 +64,15 @@ def objective_slot(name: str) -> Stage:
 def log_slot(name: str, *, event: str | None = None) -> Stage:
     """Reports steps over batches; `event` is the algorithm's own name of a step."""
 
-    def make(context: RunContext, opened: OpenedRun, steps: Steps) -> CountingLog:
-        return CountingLog(
-            context.telemetry, steps.total_steps, steps.steps_per_epoch, opened.folder.metrics, event=event
-        )
+    def make(
+        context: RunContext,
+        config: TrainingSettings,
+        opened: OpenedRun,
+        steps: Steps,
+        evaluations: list[ScheduledEvaluation],
+    ) -> CountingLog:
+        schedule = Schedule(steps.total_steps, [each.cadence for each in evaluations], Cadence(every=config.save_every))
+        return CountingLog(context.telemetry, schedule, steps.steps_per_epoch, opened.folder.metrics, event=event)
 
     return Stage(name=name, function=make)
 

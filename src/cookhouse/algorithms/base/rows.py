@@ -28,6 +28,7 @@ from cookhouse.data.rows.held_out import Prompted
 from cookhouse.errors import InputError
 from cookhouse.settings import RowSettings
 from cookhouse.settings.rows import BUNDLED
+from cookhouse.telemetry import ResultNote
 
 R = TypeVar("R", bound=Prompted)
 
@@ -150,7 +151,9 @@ def cut_notes(num_cut: int, num_all: int, what: str, config: RowSettings, contex
         return []
     length = kept_tokens(config, context_tokens)
     reason = "max_length" if length == config.max_length else f"all that {config.model_name} takes"
-    return [f"{num_cut:,} of {num_all:,} {what} are truncated: they are cut to {length:,} tokens ({reason})"]
+    return [
+        ResultNote(f"{num_cut:,} of {num_all:,} {what} are truncated: they are cut to {length:,} tokens ({reason})")
+    ]
 
 
 def _numbered(name: str, sources: Sequence[DataSource]) -> dict[str, DataSource]:

@@ -95,8 +95,7 @@ async def open_run(
         model=config.model_name,
         folder=str(folder.path),
     )
-    for note in context.notes:
-        telemetry.event(events.DATA_NOTE, text=note)
+    telemetry.notes(context.notes)
     resume_path = None if folder.resume is None else folder.resume.state_path
     spec = SessionSpec(settings=config, resume_path=resume_path, registry=context.registry)
     opening = open_session(metered(context.connect, meter, partial(is_metered, config)), spec)
@@ -104,8 +103,8 @@ async def open_run(
     counted = meter if is_metered(config, session.service) else None
     context.closing.push_async_callback(_close_session, context, session, counted)
     if counted is not None:
-        for what, text in expected_facts(steps.expected_tokens, config.prices).items():
-            telemetry.event(events.DATA_NOTE, text=f"{what}: {text}")
+        expected = expected_facts(steps.expected_tokens, config.prices)
+        telemetry.notes(f"{what}: {text}" for what, text in expected.items())
     with service_errors("opening the judge of a benchmark"):
         await open_judges(context, config, evaluators, session.service)
     best = None if config.keep_best is None else _best_weights(config, folder, session)

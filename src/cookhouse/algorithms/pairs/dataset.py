@@ -13,6 +13,7 @@ from cookhouse.data.batches.counting import count_positions
 from cookhouse.data.batches.datum import shifted_datum
 from cookhouse.errors import InputError
 from cookhouse.rl import Trajectory, assemble_trajectory
+from cookhouse.telemetry import ResultNote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +235,7 @@ def left_out(reasons: Sequence[str], num_all: int, what: str) -> list[str]:
     if not reasons:
         return []
     count = f"{len(reasons):,} of {num_all:,} {what}"
-    return [f"{count} are left out, since the cut leaves nothing to compare; the first is {reasons[0]}"]
+    return [ResultNote(f"{count} are left out, since the cut leaves nothing to compare; the first is {reasons[0]}")]
 
 
 def interleaved(pairs: Sequence[Pair]) -> list[tinker.Datum]:

@@ -25,6 +25,7 @@ from cookhouse.models.catalog import context_tokens
 from cookhouse.rl import EnvGroupBuilder, RLDataset, RLDatasetBuilder, TrajectoryGroup
 from cookhouse.rl.env.env import BatchedBuilder, groups_of
 from cookhouse.settings import RolloutTrainingSettings
+from cookhouse.telemetry import ResultNote
 from cookhouse.training import SamplingClient
 from cookhouse.weights.names import find_weights
 
@@ -178,8 +179,10 @@ def _length_notes(config: RolloutTrainingSettings, limit: int | None) -> list[st
     if limit is None or config.max_tokens < limit:
         return []
     return [
-        f"max_tokens is {config.max_tokens:,} and {config.model_name} takes {limit:,} tokens, prompt and answer "
-        "together: a turn is cut where its prompt leaves no more"
+        ResultNote(
+            f"max_tokens is {config.max_tokens:,} and {config.model_name} takes {limit:,} tokens, prompt and answer "
+            "together: a turn is cut where its prompt leaves no more"
+        )
     ]
 
 

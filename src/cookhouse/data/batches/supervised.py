@@ -9,6 +9,7 @@ from cookhouse.data.batches.counting import count_positions
 from cookhouse.data.batches.datum import Reduction, shifted_datum
 from cookhouse.data.batches.examples import Example, ExampleStatistics, example_statistics
 from cookhouse.errors import InputError
+from cookhouse.telemetry import ResultNote
 
 
 class SupervisedDataset:
@@ -73,11 +74,13 @@ class SupervisedDataset:
     def notes(self) -> list[str]:
         """A sentence for each thing about the batches that is not as one may expect it."""
         num_left, num_over = len(self.examples), len(self.examples) % self.batch_size
-        notes = []
+        notes: list[str] = []
         if self.untrained:
             notes.append(
-                f"{len(self.untrained)} of {len(self.untrained) + num_left} examples have no trained token and are "
-                f"left out; the first is {_why_untrained(self.untrained[0])}"
+                ResultNote(
+                    f"{len(self.untrained)} of {len(self.untrained) + num_left} examples have no trained token and are "
+                    f"left out; the first is {_why_untrained(self.untrained[0])}"
+                )
             )
         if num_left < self.batch_size:
             notes.append(f"batch_size is {self.batch_size} and there are {num_left} examples: they make one batch")

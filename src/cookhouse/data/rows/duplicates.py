@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cookhouse.chat import turn_text
 from cookhouse.data.rows.shapes import Conversation
+from cookhouse.telemetry import ResultNote
 
 MAX_TEXTS = 20_000
 """Conversations that are looked at, the first ones."""
@@ -64,10 +65,10 @@ def duplicate_remarks(train: Sequence[Conversation], held_out: Sequence[Conversa
     leaked = [(source, some[number].source) for source, number in near if number is not None]
     of = "" if len(some) == len(train) else "the first "
     return [
-        f"{len(found):,} of {what} say nearly what {other} says; the first is {found[0][0]}, as {found[0][1]}"
-        for found, what, other in (
-            (repeated, f"{of}{len(some):,} conversations", "an earlier one"),
-            (leaked, f"{len(held_out):,} held-out conversations", "one that is trained on"),
+        kind(f"{len(found):,} of {what} say nearly what {other} says; the first is {found[0][0]}, as {found[0][1]}")
+        for kind, found, what, other in (
+            (str, repeated, f"{of}{len(some):,} conversations", "an earlier one"),
+            (ResultNote, leaked, f"{len(held_out):,} held-out conversations", "one that is trained on"),
         )
         if found
     ]

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from cookhouse.chat import Message, TrainOnWhat, text_of, thinking_of, trained_messages
 from cookhouse.data.rows.shapes import Conversation
+from cookhouse.telemetry import ResultNote
 
 
 def is_empty_answer(message: Message) -> bool:
@@ -35,7 +36,7 @@ def left_untrained(
     dropped = [each.source for each, made in pairs if made is None]
     marked = [each.source for each, made in pairs if made is not None and made is not each]
     return kept, [
-        f"{len(sources):,} of {len(pairs):,} {what} {says}; the first is {sources[0]}"
+        ResultNote(f"{len(sources):,} of {len(pairs):,} {what} {says}; the first is {sources[0]}")
         for sources, says in (
             (dropped, "have no answer but an empty one, and are not trained on (empty_answers=skip)"),
             (marked, "have an empty answer among others, which is not trained on (empty_answers=skip)"),

@@ -6,6 +6,7 @@ from cookhouse.chat import Encoder, Message, shown_text, thinking_of
 from cookhouse.data.rows.labeled import LabeledRow
 from cookhouse.data.rows.pairs import ComparisonRow, PreferenceRow, PromptRow
 from cookhouse.data.rows.shapes import Conversation
+from cookhouse.telemetry import ResultNote
 
 Row = Conversation | PreferenceRow | ComparisonRow | LabeledRow | PromptRow
 _NUM_SHOWN = 3
@@ -29,9 +30,11 @@ def mark_remarks(rows: Iterable[Row], encoder: Encoder, *, what: str = "conversa
         return []
     shown = ", ".join([*seen][:_NUM_SHOWN]) + (" …" if len(seen) > _NUM_SHOWN else "")
     return [
-        f"{len(sources):,} of {num_rows:,} {what} spell marks of the chat format or special tokens ({shown}) in their "
-        "text: these are read as letters, shown with a · in them, and not as marks; if a row is already written in a "
-        f"chat format, give its messages without the marks; the first is {sources[0]}"
+        ResultNote(
+            f"{len(sources):,} of {num_rows:,} {what} spell marks of the chat format or special tokens ({shown}) in "
+            "their text: these are read as letters, shown with a · in them, and not as marks; if a row is already "
+            f"written in a chat format, give its messages without the marks; the first is {sources[0]}"
+        )
     ]
 
 

@@ -16,6 +16,7 @@ from cookhouse.data.rows.pairs import PreferenceRow
 from cookhouse.data.rows.shapes import Conversation
 from cookhouse.data.values import LeftOut
 from cookhouse.errors import InputError
+from cookhouse.telemetry import ResultNote
 
 
 class Read(Protocol):
@@ -65,8 +66,10 @@ def null_remarks(rows: Sequence[Read], *, what: str) -> list[str]:
         return []
     first, count = next(iter(found.values())), sum(each.count for each in found.values())
     return [
-        f"{count:,} arguments of calls and keys of tools are null, as a table fills up what a row lacks, and are left "
-        f"out of {len(found):,} {what}; the first is {first.place}, {first.first}"
+        ResultNote(
+            f"{count:,} arguments of calls and keys of tools are null, as a table fills up what a row lacks, and are "
+            f"left out of {len(found):,} {what}; the first is {first.place}, {first.first}"
+        )
     ]
 
 
@@ -93,4 +96,4 @@ def _trained(messages: Sequence[Message], train_on_what: TrainOnWhat) -> Sequenc
 
 
 def _remark(sources: Sequence[str], num_all: int, says: str) -> list[str]:
-    return [f"{len(sources):,} of {num_all:,} {says}; the first is {sources[0]}"] if sources else []
+    return [ResultNote(f"{len(sources):,} of {num_all:,} {says}; the first is {sources[0]}")] if sources else []

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from cookhouse.report import MetricColumns
-from cookhouse.runs.reading.ranges import MAX_RANGE_BYTES, read_before, read_range
+from cookhouse.runs.reading.ranges import MAX_RANGE_BYTES, read_range
 from cookhouse.telemetry import metrics_row
 
 MAX_ROWS = 200
 """Told at once at most."""
-_END_BYTES = 1 << 17
 _MARK_BYTES = 64
 _MAX_READ_BYTES = 1 << 28
 """Of a file whose curves are drawn; what lies behind is left out, and said."""
@@ -43,13 +42,6 @@ def read_rows(path: Path, start: int, max_rows: int = MAX_ROWS) -> MetricsRows:
         return MetricsRows(rows=[], start=found.start, end=found.end, size=found.size, num_broken=1)
     rows = [row for line in lines if (row := _row(line)) is not None]
     return MetricsRows(rows=rows, start=found.start, end=end, size=found.size, num_broken=len(lines) - len(rows))
-
-
-def last_rows(path: Path, max_rows: int) -> list[dict[str, Any]]:
-    """The last rows of a metrics file, as far as they lie near its end."""
-    found = read_before(path, max_bytes=_END_BYTES)
-    lines = [] if found is None else _whole_lines(found.data)
-    return [row for line in lines[-max_rows:] if (row := _row(line)) is not None]
 
 
 class GrowingMetrics:

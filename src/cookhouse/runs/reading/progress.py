@@ -1,20 +1,17 @@
-"""Progress of a run that is on, from the ends of its files: what it does, what it waits for, how long it will take."""
+"""Progress of a run that is on, from the end of its log: what it does, what it waits for, how long it will take."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cookhouse.runs.listing.overview import RunOverview
-from cookhouse.runs.names import LOG_FILE, METRICS_FILE
-from cookhouse.runs.reading.metrics import last_rows
+from cookhouse.runs.names import LOG_FILE
 from cookhouse.runs.reading.ranges import read_before
-from cookhouse.telemetry import LoggedEvent, as_float, events, keys, read_event
+from cookhouse.telemetry import LoggedEvent, events, read_event, span
 
 _LOG_BYTES = 1 << 16
-_RECENT_STEPS = 20
 _AGAIN_SECONDS = 60.0
 """A wait that has not been reported for so long is over: a run reports one every ten seconds."""
 _OVER = {events.RUN_END, events.TRAINING_STOPPED}
@@ -30,7 +27,17 @@ class RunProgress:
     """The end of a sentence, `the session to open`, where it stands still."""
     waited_seconds: float | None = None
     seconds_left: float | None = None
-    """At the pace of its last steps."""
+    """After its last step, as the run itself estimates it."""
+    seconds_left_low: float | None = None
+    seconds_left_high: float | None = None
+    """Both are the same once ten steps are timed."""
+
+    @property
+    def left_text(self) -> str | None:
+        """Words on the time left; None where it is unknown."""
+        if self.seconds_left_low is None or self.seconds_left_high is None:
+            return None
+        return f"{span(self.seconds_left_low, self.seconds_left_high)} left"
 
     def as_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -39,8 +46,14 @@ class RunProgress:
 
 def progress_of(overview: RunOverview, now: datetime | None = None) -> RunProgress:
     """Of a run that is on; `now` is for tests."""
-    doing = _doing(_events(overview.path / LOG_FILE), now or datetime.now(UTC))
-    return RunProgress(**doing, seconds_left=_seconds_left(overview))
+    logged = _events(overview.path / LOG_FILE)
+    left = _time_left(logged)
+    return RunProgress(
+        **_doing(logged, now or datetime.now(UTC)),
+        seconds_left=left.get("seconds_left"),
+        seconds_left_low=left.get("seconds_left_low"),
+        seconds_left_high=left.get("seconds_left_high"),
+    )
 
 
 def _events(path: Path) -> list[LoggedEvent]:
@@ -82,11 +95,10 @@ def _stage(logged: Iterable[LoggedEvent]) -> str:
     return doing
 
 
-def _seconds_left(overview: RunOverview) -> float | None:
-    if overview.steps is None or overview.total_steps is None:
-        return None
-    rows = last_rows(overview.path / METRICS_FILE, _RECENT_STEPS)
-    reported = [row[keys.STEP_SECONDS] for row in rows if isinstance(row.get(keys.STEP_SECONDS), int | float)]
-    seconds = [each for each in map(as_float, reported) if math.isfinite(each)]
-    left = max(0, overview.total_steps - overview.steps)
-    return round(sum(seconds) / len(seconds) * left, 1) if seconds else None
+def _time_left(logged: Sequence[LoggedEvent]) -> dict[str, float]:
+    """What the last step of the launch reported, by its names in the event; empty where it reported none."""
+    last: Mapping[str, float] = {}
+    for each in logged:
+        if each.event.name in (events.RUN_START, events.TRAINING_STEP):
+            last = each.event.metrics
+    return {name: round(value, 1) for name, value in last.items()}

@@ -23,6 +23,8 @@ class StepClock:
     def __init__(self) -> None:
         self._answered_at: float | None = None  # when the step before was
         self._held_until = 0.0
+        self.held_seconds = 0.0
+        """What was left out of the last step that was measured."""
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -41,5 +43,5 @@ class StepClock:
         before, self._answered_at = self._answered_at, answered_at
         if before is None:
             return answered_at - submitted.at
-        held = submitted.held_until - max(before, submitted.ready_at)
-        return answered_at - before - max(0.0, held)
+        self.held_seconds = max(0.0, submitted.held_until - max(before, submitted.ready_at))
+        return answered_at - before - self.held_seconds

@@ -331,7 +331,9 @@ class TrainingLoop(Generic[P]):
         self._metrics = metrics
         what = self._doing(self._names.log, cursor.step)
         with _noted(what), self._telemetry.span(self._names.log, step=cursor.step):
-            self._slots.log(FinishedStep(cursor=cursor, metrics=metrics, seconds=seconds))
+            self._slots.log(
+                FinishedStep(cursor=cursor, metrics=metrics, seconds=seconds, held_seconds=self._clock.held_seconds)
+            )
         if self._slots.keep is not None:
             with _noted(self._doing(self._names.keep, cursor.step)):
                 self._slots.keep(cursor.step, answered.parts)

@@ -49,6 +49,8 @@ class FinishedStep:
     seconds: float
     """Since the last answer to the step before it (for the first: since it was submitted) up to its own last answer,
     without the time in which nothing but an evaluation kept it from being submitted."""
+    held_seconds: float = 0.0
+    """That time."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Completes a finished step's metrics with progress and time, and reports them."""
 
+from collections.abc import Callable, Mapping
+
 from cookhouse.telemetry import Telemetry, events, keys, split_values, step_number
 from cookhouse.training.loop.slots import FinishedStep
 
@@ -10,11 +12,19 @@ class StepLog:
     """
 
     def __init__(
-        self, telemetry: Telemetry, total_steps: int, *, steps_per_epoch: int, event: str | None = None
+        self,
+        telemetry: Telemetry,
+        total_steps: int,
+        *,
+        steps_per_epoch: int,
+        event: str | None = None,
+        of_event: Callable[[FinishedStep], Mapping[str, float]] = lambda _: {},
     ) -> None:
+        """`of_event`: metrics that the events of a step have, and its row has not."""
         self._telemetry = telemetry
         self._total_steps = total_steps
         self._steps_per_epoch = steps_per_epoch
+        self._of_event = of_event
         self._events = [events.TRAINING_STEP] if event is None else [events.TRAINING_STEP, event]
 
     def __call__(self, finished: FinishedStep) -> None:
@@ -30,8 +40,9 @@ class StepLog:
         }
         self._telemetry.metrics(cursor.step, metrics)
         numbers, text = split_values(metrics)
+        numbers |= {"total_steps": self._total_steps, **self._of_event(finished)}
         for event in self._events:
-            self._telemetry.event(event, step=step, metrics={**numbers, "total_steps": self._total_steps}, **text)
+            self._telemetry.event(event, step=step, metrics=numbers, **text)
         if cursor.batch + 1 == self._steps_per_epoch:
             finished_epochs = {"epoch": cursor.epoch + 1, "steps": self._steps_per_epoch}
             self._telemetry.event(events.TRAINING_EPOCH, step=step, metrics=finished_epochs)

@@ -32,6 +32,7 @@ from cookhouse.data import (
 )
 from cookhouse.errors import InputError
 from cookhouse.settings import SupervisedSettings
+from cookhouse.telemetry import ResultNote
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,16 +158,20 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     notes = [*bad.notes, *_synthetic(sources)]
     if empty:
         notes.append(
-            f"{len(empty):,} of {len(chosen) + len(empty):,} held-out conversations end in an empty answer, and are "
-            f"not asked (empty_answers=skip); the first is {empty[0].source}"
+            ResultNote(
+                f"{len(empty):,} of {len(chosen) + len(empty):,} held-out conversations end in an empty answer, and are "
+                f"not asked (empty_answers=skip); the first is {empty[0].source}"
+            )
         )
     if unasked:
         notes.append(
-            f"{len(unasked):,} of the conversations that eval_fraction holds out have no answer at their end, and are "
-            f"not asked; the first is {unasked[0].source}"
+            ResultNote(
+                f"{len(unasked):,} of the conversations that eval_fraction holds out have no answer at their end, and "
+                f"are not asked; the first is {unasked[0].source}"
+            )
         )
     if num_same := len(found.conversations) - len(data.conversations):
-        notes.append(f"{num_same:,} rows say what a held-out row says, and are not trained on")
+        notes.append(ResultNote(f"{num_same:,} rows say what a held-out row says, and are not trained on"))
     return _without_empty(replace(data, notes=notes), config) if skips else replace(data, notes=notes)
 
 
