@@ -159,8 +159,8 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     if empty:
         notes.append(
             ResultNote(
-                f"{len(empty):,} of {len(chosen) + len(empty):,} held-out conversations end in an empty answer, and are "
-                f"not asked (empty_answers=skip); the first is {empty[0].source}"
+                f"{len(empty):,} of {len(chosen) + len(empty):,} held-out conversations end in an empty answer, and "
+                f"are not asked (empty_answers=skip); the first is {empty[0].source}"
             )
         )
     if unasked:
