@@ -188,7 +188,7 @@ class StepSpans:
             self.submitted.append(record.start_seconds)
             self.answered.append(record.end_seconds)
             self.cpu_seconds.append(cpu_seconds(os.getpid()))
-        if isinstance(record, MetricsRow) and "optim/loss" in record.metrics:
+        if isinstance(record, MetricsRow) and "optim/policy_loss" in record.metrics:
             numbers = {name: value for name, value in record.metrics.items() if not isinstance(value, str)}
             self.rows.append(numbers)
 

@@ -13,6 +13,7 @@ from cookhouse.losses.policy_losses import POLICY_LOSSES
 from cookhouse.recipes import Recipe, aliases_of, config_fields, every_recipe
 from cookhouse.telemetry import Metric
 from cookhouse.telemetry.keys import BUILT_IN
+from cookhouse.telemetry.main_metrics import DETAILS, DETAILS_OF_ONE, FAILURES
 
 HELP_WIDTH = 100
 _MARK = re.compile(r"^<!-- generated: (?P<name>[a-z-]+) -->$", re.MULTILINE)
@@ -178,6 +179,16 @@ def diagnosis() -> str:
     return table(("rule", "severity", "found when", "fewest steps", "reads"), rows)
 
 
+def details() -> str:
+    """A table of the metrics that are no main ones."""
+    rows = [
+        ("with `metrics=all` alone", _codes(DETAILS)),
+        ("the same, of one environment among several, behind `env/TAG/`", _codes(DETAILS_OF_ONE)),
+        ("where it is not 0, or with `metrics=all`", _codes(FAILURES)),
+    ]
+    return table(("written", "metrics"), rows)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "recipes": recipes,
     "settings": settings,
@@ -185,6 +196,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "pair-losses": pair_losses,
     "policy-losses": policy_losses,
     "metrics": metrics,
+    "details": details,
     "diagnosis": diagnosis,
 }
 """What makes a generated part, by its name."""

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cookhouse.chat import get_renderer
-from cookhouse.dialects.openai.choice import ChatChoice, message_of
+from cookhouse.dialects.choice import ChatChoice
+from cookhouse.dialects.openai.chat_answer import message_of
 from cookhouse.dialects.texts import TokenTexts
 from cookhouse.engine.contract import SampledSequence
 from cookhouse.models.tokenizers import get_tokenizer

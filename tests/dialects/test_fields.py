@@ -19,7 +19,6 @@ BOTH: dict[str, tuple[list[Any], Any]] = {
     "bad_words": ([[]], ["a"]),
     "best_of": ([1], 3),
     "chat_template": ([""], "{{ messages }}"),
-    "continue_final_message": ([False], True),
     "documents": ([[]], [{"title": "a"}]),
     "dry_multiplier": ([0, 0.0], 0.8),
     "dynatemp_range": ([0.0], 0.5),
@@ -54,7 +53,6 @@ BOTH: dict[str, tuple[list[Any], Any]] = {
     "presence_penalty": ([0, 0.0], -1),
     "priority": ([0], 3),
     "prompt_logprobs": ([], 1),
-    "reasoning_effort": ([], "low"),
     "reasoning_format": (["auto", "deepseek"], "none"),
     "repeat_penalty": ([1.0], 1.1),
     "repetition_penalty": ([1, 1.0], 1.2),
@@ -94,6 +92,8 @@ OF_CHAT: dict[str, tuple[list[Any], Any]] = {
     "top_logprobs": ([0], 3),
 }
 OF_COMPLETION: dict[str, tuple[list[Any], Any]] = {
+    "continue_final_message": ([False], True),
+    "reasoning_effort": ([], "low"),
     "add_special_tokens": ([True], False),
     "chat_template_kwargs": ([{}], {"enable_thinking": True}),
     "n_predict": ([], -1),

@@ -49,7 +49,16 @@ def test_a_part_that_there_is_not_is_an_error() -> None:
     # Catches a misspelled mark, which a reader would see as nothing.
     with pytest.raises(KeyError, match="recepies"):
         filled_in("<!-- generated: recepies -->")
-    assert PARTS.keys() == {"recipes", "settings", "commands", "metrics", "diagnosis", "pair-losses", "policy-losses"}
+    assert PARTS.keys() == {
+        "recipes",
+        "settings",
+        "commands",
+        "metrics",
+        "details",
+        "diagnosis",
+        "pair-losses",
+        "policy-losses",
+    }
 
 
 def test_every_public_name_is_in_the_page() -> None:
@@ -131,7 +140,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("case", RUNS)
 def test_every_metric_that_a_run_writes_is_in_the_page(case: str, tmp_path: Path) -> None:
     recipe, settings = RUNS[case]
-    small = {"max_steps": 2, "batch_size": 2, "num_samples": 0, "log_path": str(tmp_path / "run")}
+    small = {"max_steps": 2, "batch_size": 2, "num_samples": 0, "metrics": "all", "log_path": str(tmp_path / "run")}
     groups = {} if recipe in ("supervised", "dpo") else {"group_size": 2, "num_eval": 2}
     cookhouse.run(recipe, {**small, **groups, **settings}, adapters=cookhouse.Adapters.noop())
     lines = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

@@ -29,12 +29,18 @@ SETTINGS = (
     "lora_rank=4",
     "seed=7",
 )
-REPEATED = ("optim/loss", "optim/grad_norm", "optim/entropy", "env/all/reward/total", "env/all/total_ac_tokens")
+REPEATED = (
+    "optim/policy_loss",
+    "optim/grad_norm",
+    "optim/entropy",
+    "env/all/reward/total",
+    "env/all/ac_tokens_per_turn",
+)
 
 
 def steps(run_folder: Path) -> dict[int, tuple[float, ...]]:
     """What a run with the same seed repeats to the bit, by step."""
-    rows = [row for row in read_metrics(run_folder / "metrics.jsonl") if "optim/loss" in row]
+    rows = [row for row in read_metrics(run_folder / "metrics.jsonl") if "optim/policy_loss" in row]
     return {int(row["step"]): tuple(row[name] for name in REPEATED) for row in rows}
 
 
@@ -135,7 +141,7 @@ def final_weights(run_folder: Path, state_dir: Path) -> Mapping[str, torch.Tenso
 
 
 def test_rollouts_ahead_are_one_step_old_at_most(cookhouse: Cookhouse, exports: Mapping[str, str], whole: Path) -> None:
-    run(cookhouse, exports, "run", "rl_basic", *SETTINGS, "max_steps_off_policy=1", "log_path=run")
+    run(cookhouse, exports, "run", "rl_basic", *SETTINGS, "max_steps_off_policy=1", "metrics=all", "log_path=run")
     rows = read_metrics(cookhouse.folder / "run" / "metrics.jsonl")
     lags = [row["rollouts/lag_max"] for row in rows if "rollouts/lag_max" in row]
     assert len(lags) == STEPS

@@ -193,7 +193,7 @@ async def test_an_advantage_per_token_of_the_teacher(tmp_path: Path, sums: dict[
         await run(f"{EXAMPLES}/shaped_distillation.py:RECIPE", tmp_path / str(skew), **sums, skew=skew)
     first, second = (read_metrics(tmp_path / name / "run" / "metrics.jsonl") for name in ("0.1", "0.9"))
     assert first[0]["teacher_kl"] == second[0]["teacher_kl"]
-    assert first[0]["optim/loss"] != second[0]["optim/loss"]
+    assert first[0]["optim/policy_loss"] != second[0]["optim/policy_loss"]
 
 
 ALGORITHMS = {"online_dpo": "dpo_beta", "rl_loss": "loss_fn", "curriculum": "advantage", "shaped_distillation": "skew"}

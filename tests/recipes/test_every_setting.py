@@ -1,6 +1,7 @@
 """Every setting of every recipe is read by something in a run, or refused where nothing reads it."""
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.recipes import Recipe, aliases_of, every_recipe, settle
 from cookhouse.settings import ReinforcementSettings, RunSettings, SupervisedSettings, narrowed, read_if, redefault
 from cookhouse.settings.reading import read_conditions
+from cookhouse.telemetry import read_metrics
 from cookhouse.testing import unread_settings
 from cookhouse.workflows import supervised_workflow
 
@@ -51,7 +53,9 @@ ALIASES = {name for recipe in RECIPES for name in aliases_of(recipe.config_class
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: str(recipe.name))
 def test_every_setting_is_read_or_refused(recipe: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Catches a setting that a recipe inherits, accepts and records, and that changes nothing."""
+    """Catches a setting that a recipe inherits, accepts and records, and that changes nothing; and a step that writes
+    more than a person reads.
+    """
     if (library := LIBRARIES.get(recipe.name)) and importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
     monkeypatch.chdir(tmp_path)
@@ -60,6 +64,19 @@ def test_every_setting_is_read_or_refused(recipe: Any, monkeypatch: pytest.Monke
     if recipe.name == "preference_rl":
         small["preference_model"] = "cookhouse/tiny"
     assert unread_settings(recipe, {**small, "log_path": "run"}) - READ_ELSEWHERE.keys() == set()
+    steps = [names_of_step(row) for path in Path("run").rglob("metrics.jsonl") for row in read_metrics(path)]
+    assert steps
+    assert max(map(len, steps)) <= MAX_METRICS
+
+
+MAX_METRICS = 30
+"""Of a training step, besides those of one environment among several."""
+
+
+def names_of_step(row: dict[str, Any]) -> list[str]:
+    """Of a row, without what no-ops mark as made up."""
+    others = re.compile("step|.*synthetic.*|test/.*|(env/(?!all/)|teacher_kl/).*")
+    return [name for name in row if not others.fullmatch(name)]
 
 
 @chz.chz

@@ -68,6 +68,15 @@ def told(folder: Path) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]]]:
     return rows, [(each.name, each.step, each.final, dict(each.best)) for each in saved(folder)]
 
 
+async def test_the_metric_is_written_whichever_it_is(make_config: MakeConfig, tmp_path: Path) -> None:
+    """Catches a choice of metrics that leaves out by which one the best weights are told, also after a resume."""
+    service, scripted = FakeService(), Scripted(1.0, 3.0, 2.0, name="env/sums/format")
+    config = make_config(**{**EVERY_STEP, "keep_best": "test/env/sums/format", "max_steps": 2})
+    await run_async("supervised", config, adapters=adapters(service, scripted))
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [row["test/env/sums/format"] for row in rows] == [1.0, 3.0, 2.0]
+
+
 async def test_the_weights_of_exactly_the_best_step_are_kept(make_config: MakeConfig, tmp_path: Path) -> None:
     """Catches weights that are a step on by the time of the save, and earlier bests that are kept, too."""
     service, scripted = FakeService(), Scripted(5.0, 4.0, 3.0, 1.0, 2.0, 1.5, 1.25)

@@ -64,7 +64,9 @@ def trained(folder: Path) -> list[dict[str, Any]]:
 
 async def test_a_run_comes_nearer_to_its_teacher_and_tells_how_near(make_config: MakeConfig) -> None:
     service, events = FakeService(), Events()
-    result = await run(make_config(teacher_model="cookhouse/tiny-arithmetic", learning_rate=0.01), service, events)
+    result = await run(
+        make_config(teacher_model="cookhouse/tiny-arithmetic", learning_rate=0.01, metrics="all"), service, events
+    )
     rows = trained(result.summary.folder)
     assert len(rows) == 6
     assert abs(rows[-1]["teacher_kl"]) < abs(rows[0]["teacher_kl"])

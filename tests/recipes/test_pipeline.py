@@ -70,7 +70,7 @@ def losses(folder: Path) -> dict[str, list[float]]:
     rows = {name: read_metrics(folder / name / "metrics.jsonl") for name in ("sl", "rl")}
     return {
         "sl": [row["train/loss"] for row in rows["sl"]],
-        "rl": [row["optim/loss"] for row in rows["rl"] if "optim/loss" in row],
+        "rl": [row["optim/policy_loss"] for row in rows["rl"] if "optim/policy_loss" in row],
     }
 
 

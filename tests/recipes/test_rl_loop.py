@@ -50,7 +50,7 @@ def problems(tmp_path: Path) -> str:
 
 async def both(folder: Path, connect: Callable[[], Connect], **settings: Any) -> tuple[list[Any], list[Any]]:
     """Metrics of a run of each recipe."""
-    unlike_flat = {"log_path": str(folder / "basic"), "num_eval": 0, "save_every": 0}
+    unlike_flat = {"log_path": str(folder / "basic"), "num_eval": 0, "save_every": 0, "metrics": "all"}
     basic = rl_basic.Config(**(settings | unlike_flat))
     await run_async("rl_loop", make_config(folder / "flat", **settings), adapters=Adapters(service=connect()))
     await run_async("rl_basic", basic, adapters=Adapters(service=connect()))

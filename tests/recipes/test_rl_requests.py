@@ -353,7 +353,7 @@ async def test_a_run_whose_rewards_are_all_equal_says_so_everywhere(
 async def test_a_result_has_its_last_step_by_plain_names(make: MakeConfig, loss_fn: str) -> None:
     # Catches names that nothing stands behind, and a clipped share of a loss that clips nothing.
 
-    config = make(loss_fn=loss_fn)
+    config = make(loss_fn=loss_fn, metrics="all")
     result = await run_async("rl_basic", config, adapters=Adapters(service=FakeService(answer=five_or_six).connect))
     folder, state = result.summary.folder, result.state
     last = read_metrics(folder / "metrics.jsonl")[2]

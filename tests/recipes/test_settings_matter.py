@@ -62,6 +62,7 @@ ELSEWHERE = {
     "log_path": "each run here has a folder of its own",
     "behavior_if_log_dir_exists": "it does not exist here: tests/recipes/test_config.py",
     "view": "a page would be served: tests/recipes/test_view.py",
+    "metrics": "of a supervised step it leaves out a time: tests/telemetry/test_main_metrics.py",
     "wandb_project": "W&B would be started: tests/telemetry/sinks/test_runs.py",
     "on_failed_group": "no rollout fails here: tests/recipes/test_rl_requests.py",
     "rollout_attempts": "as above",

@@ -348,6 +348,15 @@ def test_a_metric_that_no_run_has_is_told(settings: dict[str, Any]) -> None:
     assert said.startswith("no run has it: unknown metric 'test/nl'; did you mean test/nll")
 
 
+def test_the_metric_that_decides_is_written(settings: dict[str, Any]) -> None:
+    # Catches runs that are compared by what they do not write.
+    grid = {"learning_rate": [1e-3, 1e-1]}
+    result = cookhouse.sweep(
+        "supervised", settings, grid=grid, metric="time/tokens_per_second", direction="more", adapters=fake()
+    )
+    assert result.state.record.table.best is not None
+
+
 def test_a_diverged_run_is_not_the_best(settings: dict[str, Any]) -> None:
     # Catches the value from before it diverged, which may be the best of all.
     cookhouse.sweep("supervised", settings, grid={"learning_rate": [1e-3, 1e-1]}, metric="test/nll", adapters=fake())

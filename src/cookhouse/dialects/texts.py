@@ -12,17 +12,23 @@ class StopCutter:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
         self._held = ""
-        self.is_cut = False
+        self.stop: str | None = None
+        """The one that was found."""
+
+    @property
+    def is_cut(self) -> bool:
+        return self.stop is not None
 
     def feed(self, text: str) -> str:
         """Take more text; what is certain now."""
         if self.is_cut:
             return ""
         text = self._held + text
-        found = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        found = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
         if found:
-            self.is_cut, self._held = True, ""
-            return text[: min(found)]
+            place, self.stop = min(found, key=lambda one: one[0])
+            self._held = ""
+            return text[:place]
         length = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - length :]
         return text[: len(text) - length]

@@ -41,7 +41,7 @@ _HANDED_DOWN = (
     *_OF_NEW_ADAPTER,
     "user_metadata",
     *("lr_schedule", "warmup_steps", "weight_decay", "grad_clip_norm"),
-    *("base_url", "registry", "service_patience_seconds", "sinks", "wandb_project"),
+    *("base_url", "registry", "service_patience_seconds", "sinks", "metrics", "wandb_project"),
     *("save_every", "eval_every", "num_eval"),
     *("keep_best", "early_stopping_patience", "early_stopping_threshold"),
     "headline",

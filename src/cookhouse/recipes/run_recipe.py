@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=RunSettings)
 
+_NAMING_METRICS = ("headline", "keep_best", "pause_metric")
+"""Settings that name a metric, which is then written."""
+
 
 @checked
 def run(
@@ -132,6 +135,8 @@ async def _run(
     if not is_part:
         stopping.on_request = partial(_tell_request, telemetry)
     found = resolved(recipe, config, given, telemetry, stopping)
+    settings = found.context.folder.config
+    telemetry.choose(found.config.metrics, [settings[name] for name in _NAMING_METRICS if settings.get(name)])
     if (taken := defaults_taken(found.config)) is not None:
         telemetry.event(events.RUN_DEFAULTS, text=taken)
     telemetry.notes([*unread_defaults(found.config), *_replaced(found.config, given)])

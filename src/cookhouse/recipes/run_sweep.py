@@ -185,9 +185,13 @@ def read_grid(recipe: str, words: Values) -> tuple[dict[str, str], dict[str, lis
 
 def sweep_settings(experiment: Experiment, adapters: Adapters | None = None) -> SweepSettings:
     """The settings of a sweep, after those of each run were checked. Raises as `sweep`."""
+    from cookhouse.telemetry import is_detail
+
     chosen = find_recipe(experiment.recipe)
     known = chz.chz_fields(chosen.config_class)
     runs = combined(experiment.settings, experiment.grid, experiment.runs)
+    if experiment.metric is not None and is_detail(experiment.metric):
+        runs = [{**run, "metrics": "all"} for run in runs]
     tell_choices(chosen.config_class, {name for run in runs for name in run})
     plain = [without_aliases(chosen.config_class, run) for run in runs]
     whole = {name: plain[0][name] for name in _OF_THE_WHOLE if name in plain[0]}

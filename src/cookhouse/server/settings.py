@@ -34,7 +34,9 @@ class Settings:
     max_upload_bytes: int = 8 * 2**30
     """Largest file of an adapter that is uploaded; it goes to the disk as it comes."""
     max_answer_body_bytes: int = 8 * 2**20
-    """Largest request of OpenAI's clients, which is text: a long context of one prompt takes a few MB."""
+    """Largest request of OpenAI's and Anthropic's clients, which is text: a long context takes a few MB."""
+    allowed_origins: Sequence[str] = ()
+    """Origins of pages that may ask the endpoint of these clients by a browser; `*`: any."""
     max_queued_bytes: int = 2**29
     """What a tenant may have the server hold: bodies while they are read, and requests, decoded, until they are done;
     beyond it that tenant gets 429."""

@@ -53,6 +53,11 @@ class FolderSettings:
         "module:name or file.py:name, separated by commas.",
         metadata=facts(free_on_resume=True, is_list=True),
     )
+    metrics: Literal["main", "all"] = chz.field(
+        default="main",
+        doc="Metrics that are written: main, those that decide; or all.",
+        metadata=facts(free_on_resume=True),
+    )
     wandb_project: str | None = chz.field(
         default=None,
         doc="Project in W&B and Trackio, experiment in MLflow; where sinks names none of them, it turns wandb on.",

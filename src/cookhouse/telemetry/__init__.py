@@ -23,6 +23,7 @@ from cookhouse.telemetry.jsonl import (
 )
 from cookhouse.telemetry.logged import LoggedEvent, read_event
 from cookhouse.telemetry.logs import LogSink, log_file, logs_of
+from cookhouse.telemetry.main_metrics import is_detail
 from cookhouse.telemetry.metric import CHOSEN, COMPANIONS, Direction, Metric, as_float, number
 from cookhouse.telemetry.notes import ResultNote, by_weight, in_view
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
@@ -101,6 +102,7 @@ __all__ = [
     "find_metric",
     "find_sink",
     "in_view",
+    "is_detail",
     "is_held_out",
     "last_step_of",
     "log_file",

@@ -2,14 +2,17 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from cookhouse.telemetry import events
+from cookhouse.telemetry.main_metrics import MetricChoice, main_metrics
 from cookhouse.telemetry.notes import by_weight
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Telling, Values
+
+V = TypeVar("V", float, float | str)
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +35,16 @@ class Telemetry:
 
     def __init__(self, sinks: Sequence[Sink] = ()) -> None:
         self._sinks = list(sinks)
+        self._choice: MetricChoice = "all"
+        self._named: Collection[str] = ()
+
+    def choose(self, choice: MetricChoice, named: Collection[str] = ()) -> None:
+        """Send all metrics from here on, or the main ones and those that are `named`; before, all are sent."""
+        self._choice, self._named = choice, named
+
+    def chosen(self, values: Mapping[str, V]) -> Mapping[str, V]:
+        """The ones of some metrics that are sent."""
+        return values if self._choice == "all" else main_metrics(values, self._named)
 
     def add(self, sink: Sink) -> None:
         """Send to one more sink from here on."""
@@ -53,8 +66,8 @@ class Telemetry:
     def event(
         self, name: str, *, step: int | None = None, metrics: Mapping[str, float] | None = None, **text: str
     ) -> None:
-        """Report that something happened."""
-        self.send(Event(name=name, step=step, metrics=dict(metrics or {}), text=text))
+        """Report that something happened; sinks get the chosen ones of the metrics."""
+        self.send(Event(name=name, step=step, metrics=dict(self.chosen(metrics or {})), text=text))
 
     def notes(self, notes: Iterable[str]) -> None:
         """Report notes for a person, each once, those that change the result first."""
@@ -62,8 +75,8 @@ class Telemetry:
             self.event(events.DATA_NOTE, text=note)
 
     def metrics(self, step: int, metrics: Values) -> None:
-        """Report all metrics of a step, once."""
-        self.send(MetricsRow(step=step, metrics=dict(metrics)))
+        """Report all metrics of a step, once; sinks get the chosen ones."""
+        self.send(MetricsRow(step=step, metrics=dict(self.chosen(metrics))))
 
     @contextmanager
     def span(self, name: str, *, step: int | None = None) -> Iterator[None]:

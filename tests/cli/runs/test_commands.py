@@ -307,7 +307,7 @@ def test_a_resumed_run_ends_as_one_that_was_never_stopped(
     assert Path("records.txt").exists() == (whole == "halted")
     recipe, *settings = RUNS[whole]
     assert kitchen.run("run", recipe, *settings, "log_path=runs/whole", "save_every=2") == 0
-    key = "train/loss" if whole == "halted" else "optim/loss"
+    key = "train/loss" if whole == "halted" else "optim/policy_loss"
     resumed, straight = (
         [row[key] for row in read_metrics(Path("runs", each, "metrics.jsonl")) if key in row]
         for each in (whole, "whole")

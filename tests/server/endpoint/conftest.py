@@ -44,7 +44,7 @@ def scripted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., AbstractContextManager[tuple[openai.OpenAI, ScriptedEngine]]]:
     """A server whose model answers with given tokens, in the chat format `qwen3`."""
-    monkeypatch.setattr("cookhouse.server.requests.completions.completions.default_renderer", lambda *_, **__: "qwen3")
+    monkeypatch.setattr("cookhouse.server.requests.completions.formats.default_renderer", lambda *_, **__: "qwen3")
 
     @contextmanager
     def serve(*answers: list[int]) -> Iterator[tuple[openai.OpenAI, ScriptedEngine]]:

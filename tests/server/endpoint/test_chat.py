@@ -19,7 +19,7 @@ from cookhouse.models.tokenizers import get_tokenizer
 
 Scripted = Callable[..., AbstractContextManager[tuple[openai.OpenAI, ScriptedEngine]]]
 
-COMPLETIONS = "cookhouse.server.requests.completions.completions"
+FORMATS = "cookhouse.server.requests.completions.formats"
 MESSAGES: Any = [{"role": "user", "content": "What is 12 plus 7?"}]
 TOOL: Any = {
     "type": "function",
@@ -243,7 +243,7 @@ def test_enable_thinking_chooses_a_renderer(
 def test_a_chat_template_is_told_to_think(
     scripted: Scripted, renderer: Renderer, monkeypatch: pytest.MonkeyPatch, enable_thinking: bool
 ) -> None:
-    monkeypatch.setattr(f"{COMPLETIONS}.default_renderer", lambda *_, **__: "template")
+    monkeypatch.setattr(f"{FORMATS}.default_renderer", lambda *_, **__: "template")
     with scripted(renderer.build_response([*MESSAGES, {"role": "assistant", "content": "a"}])) as (client, engine):
         client.chat.completions.create(
             model=MODEL,
@@ -258,7 +258,7 @@ def test_a_renderer_that_never_thinks_says_so(
     scripted: Scripted, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Would catch a setting that is dropped where the format has no other form."""
-    monkeypatch.setattr(f"{COMPLETIONS}.default_renderer", lambda *_, **__: "role_colon")
+    monkeypatch.setattr(f"{FORMATS}.default_renderer", lambda *_, **__: "role_colon")
     with (
         scripted(renderer.build_response([*MESSAGES, {"role": "assistant", "content": "a"}])) as (client, _),
         pytest.raises(openai.BadRequestError, match="never thinks in the format of its renderer, role_colon") as caught,

@@ -56,7 +56,7 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     (_tool({"type": "object", "properties": {"a": 3}}), "tools.0.function.parameters", "is no JSON schema"),
     (_tool({"type": "object", "required": "a"}), "tools.0.function.parameters", "is no JSON schema: required"),
     (_tool({"type": "string"}), "tools.0.function.parameters", '"type": "object"'),
-    (_tool({}, name="no name"), "tools.0.function.name", "1 to 64 letters"),
+    (_tool({}, name="no name"), "tools.0.function.name", "1 to 128 letters"),
     ({"tools": [{"type": "custom"}]}, "tools.0", "must look like"),
     ({"tools": [], "tool_choice": "required"}, "tool_choice", "auto or none"),
     ({"echo": True}, "echo", "it is for /v1/completions"),
@@ -65,7 +65,8 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"response_format": {"type": "json_object"}}, "response_format", "free text"),
     ({"repetition_penalty": 1.1}, "repetition_penalty", "not offered here"),
     ({"stop_token_ids": [1]}, "stop_token_ids", "use stop"),
-    ({"reasoning_effort": "low"}, "reasoning_effort", "enable_thinking"),
+    ({"reasoning_effort": "l" * 65}, "reasoning_effort", "at most 64"),
+    ({"continue_final_message": True}, "continue_final_message", "must be a text of the assistant's"),
     ({"tempratur": 1}, "tempratur", "unknown field 'tempratur'"),
 ]
 COMPLETION: list[tuple[dict[str, Any], str, str]] = [

@@ -194,7 +194,7 @@ def test_a_renderer_of_a_tenants_own_is_not_loaded(host: Host, client: openai.Op
 def test_renderers_are_looked_up_once(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch milliseconds of every request spent on looking through what is installed."""
     _say(client, MODEL)
-    monkeypatch.delattr("cookhouse.server.requests.completions.completions.supported_renderers")
+    monkeypatch.delattr("cookhouse.server.requests.completions.formats.supported_renderers")
     _say(client, MODEL)
 
 

@@ -23,6 +23,7 @@ from tests.server.test_routes import HeldSamples, Server
 from tests.waiting import wait_until
 
 from cookhouse.server.http.app import create_app
+from cookhouse.server.http.routes.endpoint import PREFIXES
 from cookhouse.server.http.routes.not_offered import _NOT_OFFERED
 
 V1 = "/api/v1"
@@ -59,6 +60,8 @@ POSTS_OF_ONE: Mapping[str, Any] = {
         ),
         "/v1/chat/completions",
         "/v1/completions",
+        "/v1/messages",
+        "/v1/messages/count_tokens",
     ),
     "what was named, made or changed, alone": (
         f"{V1}/get_info",
@@ -82,6 +85,8 @@ POSTS_OF_ONE: Mapping[str, Any] = {
 """Those that answer a POST with something else, by what."""
 
 NOT_ASKED: Mapping[str, str] = {
+    "/health": "one server's state",
+    "/version": "one server's release",
     "/metrics": "figures of one process, which Prometheus adds up; what tenants have used is the same from each",
     "/readyz": "one server's state",
     f"{V1}/checkpoint_archives/{{checkpoint_id}}/{{expires_at}}/{{signature}}": "a file, by a link",
@@ -95,8 +100,11 @@ NOT_ASKED: Mapping[str, str] = {
 
 OF_ONE_SERVER: Mapping[str, Mapping[str, str]] = {
     "/healthz": {"server_id": "which of them it is"},
-    "/v1/models": {"created": "of a base model, since when it offers that; of weights, the time at /checkpoints"},
-    "/v1/models/{name:path}": {"created": "the same"},
+    "/v1/models": {
+        "created": "of a base model, since when it offers that; of weights, the time at /checkpoints",
+        "created_at": "the same",
+    },
+    "/v1/models/{name:path}": {"created": "the same", "created_at": "the same"},
     f"{V1}/status": {
         "server": "its process and settings",
         "workers": "its workers, which an operator drains by name at this server",
@@ -118,6 +126,8 @@ OF_THE_MOMENT = re.compile(r"_seconds$|^seconds_ago$|_per_second$|^engine_share$
 def routes_of(routes: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Method and path of each, also of routers that are included, and applications that are mounted."""
     for route in routes:
+        if isinstance(route, Mount) and route.path in PREFIXES[1:]:
+            continue  # the routes under /v1 once more
         if isinstance(route, Mount):
             yield from routes_of(route.routes, prefix + route.path)
         elif isinstance(route, Route):

@@ -69,7 +69,8 @@ def split_rows(
     kept = [row for row in train if not _asks(row, asked)]
     notes = []
     if len(kept) < len(train):
-        notes.append(f"{len(train) - len(kept):,} rows have a held-out row's prompt, and are not trained on")
+        same = f"{len(train) - len(kept):,} rows have a held-out row's prompt, and are not trained on"
+        notes.append(ResultNote(same))
     if not kept:
         raise InputError("no row is left to train on: there is none whose prompt is not held out, too")
     return SplitRows(train=kept, test=test, notes=notes)

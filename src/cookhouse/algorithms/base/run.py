@@ -21,7 +21,7 @@ from cookhouse.registry import Descent, ModelVersion
 from cookhouse.runs import RunFolder, open_folder
 from cookhouse.runs.findings import read_checkpoints
 from cookhouse.settings import TrainingSettings
-from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, Values, events, metrics_at, read_metrics
+from cookhouse.telemetry import JsonlSink, LogSink, TraceSink, events, metrics_at, read_metrics
 from cookhouse.training import (
     AdamSchedule,
     BestWeights,
@@ -197,7 +197,7 @@ def register_model(descent: Descent) -> Stage:
         context: RunContext, opened: OpenedRun, outcome: LoopOutcome, saved: SavedWeights, eval_results: dict[str, Any]
     ) -> ModelVersion | None:
         chosen = saved.chosen
-        metrics: Values = {**outcome.metrics, **eval_results}
+        metrics = context.telemetry.chosen({**outcome.metrics, **eval_results})
         if chosen.step < outcome.cursor.step:
             metrics = metrics_at(opened.folder.metrics, chosen.step)
         return await register_run(context, chosen, metrics, descent, service=opened.session.service)

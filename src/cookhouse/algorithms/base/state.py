@@ -138,7 +138,7 @@ class TrainingState(RunState):
             cost=None if history.usage is None else cost_text(history.usage, self.config.prices),
             registered_model=None if self.registered_model is None else self.registered_model.id,
         )
-        metrics = {**outcome.metrics, **self.eval_results}
+        metrics = self.context.telemetry.chosen({**outcome.metrics, **self.eval_results})
         self.eval_results = with_plain_names(self.eval_results)
         return RunResult(state=self, metrics=metrics, artifacts=_artifacts(folder, summary), summary=summary)
 

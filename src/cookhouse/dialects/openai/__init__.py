@@ -1,6 +1,7 @@
 """OpenAI's requests and answers; whatever cannot be read is a `FieldError`."""
 
-from cookhouse.dialects.openai.chat import ChatAnswer, ChatRequest
+from cookhouse.dialects.openai.chat import ChatRequest
+from cookhouse.dialects.openai.chat_answer import ChatAnswer
 from cookhouse.dialects.openai.completions import Completion, CompletionRequest
 from cookhouse.dialects.openai.errors import error_body
 

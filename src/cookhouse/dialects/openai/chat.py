@@ -1,25 +1,19 @@
-"""Chat completions: what is asked, and answers as they come and as a whole, which are read in one and the same way."""
+"""Chat completions: what is asked."""
 
 import re
-import secrets
-import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cookhouse.chat import Message, ResponseStream, parse_messages, with_tools
+from cookhouse.chat import Message, parse_messages, text_of, with_tools
 from cookhouse.dialects.errors import FieldError, field_of
 from cookhouse.dialects.json_schema import JsonSchema
-from cookhouse.dialects.openai.choice import ChatChoice, message_of
-from cookhouse.dialects.openai.fields import MAX_SHOWN, SamplingFields, TopLogprobs, usage
-from cookhouse.dialects.openai.logprobs import chat_logprobs
+from cookhouse.dialects.openai.fields import MAX_SHOWN, SamplingFields, TopLogprobs
 from cookhouse.dialects.openai.not_offered import CHAT_NOT_OFFERED, NotOffered
-from cookhouse.dialects.sampled import SampleOutput
-from cookhouse.dialects.texts import TokenTexts
 from cookhouse.errors import InputError
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 _MAX_MESSAGES = 4096
 _MAX_TOOLS = 128
@@ -42,7 +36,7 @@ def _check_tool(tool: dict[str, Any], field: str) -> dict[str, Any]:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise FieldError(
             f"{field}.function.name",
-            f"{field}.function.name: a function's name has 1 to 64 letters, digits and any of _ -",
+            f"{field}.function.name: a function's name has 1 to 128 letters, digits and any of _ -",
         )
     if description is not None and not isinstance(description, str):
         raise FieldError(f"{field}.function.description", f"{field}.function.description must be a string")
@@ -126,6 +120,8 @@ class TemplateSettings(BaseModel):
 
 class ChatRequest(SamplingFields):
     not_offered: ClassVar[Mapping[str, NotOffered]] = CHAT_NOT_OFFERED
+    refuses_long_limit: ClassVar[bool] = True
+    """Refuse a limit over what the context leaves; else the context lowers it."""
 
     messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=_MAX_MESSAGES)]
     max_completion_tokens: int | None = None
@@ -136,6 +132,10 @@ class ChatRequest(SamplingFields):
     parallel_tool_calls: bool | None = None
     """False: at most one call in an answer."""
     chat_template_kwargs: TemplateSettings | None = None
+    continue_final_message: bool | None = None
+    """No field of OpenAI's, but of vLLM's: the answer goes on from the last message, which is the assistant's."""
+    reasoning_effort: Annotated[str, Field(max_length=64)] | None = None
+    """A wish: renderers without such an effort answer as they do without it."""
 
     def check(self) -> None:
         super().check()
@@ -190,95 +190,17 @@ class ChatRequest(SamplingFields):
                 raise FieldError(f"messages.{index}.content", f"message {index + 1}: images are not taken here")
         return with_tools(messages, tools if self.tool_choice != "none" else [])
 
+    def begun(self, messages: Sequence[Message]) -> tuple[list[Message], str | None]:
+        """The messages before the answer, and the text that it begins with, if it is given.
 
-class ChatAnswer:
-    """The answer to one request, of n choices."""
-
-    def __init__(
-        self,
-        request: ChatRequest,
-        *,
-        model: str,
-        prompt: Sequence[int],
-        streams: Sequence[ResponseStream],
-        texts: TokenTexts,
-    ) -> None:
-        """`model` says which weights answer; `prompt` is what was rendered; `streams` read the choices, one each."""
-        self._request = request
-        self._texts = texts
-        self._prompt = [*prompt]
-        self._num_sampled = 0
-        self._num_reused = 0
-        self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
-        self._choices = [
-            ChatChoice(stream, request.stops, texts, max_calls=1 if request.parallel_tool_calls is False else None)
-            for stream in streams
-        ]
-        self._is_begun = False
-
-    def chunks(self, output: SampleOutput) -> list[dict[str, Any]]:
-        """Chunks to send for an output of the engine."""
-        chunks: list[dict[str, Any]] = []
-        if not self._is_begun:
-            self._is_begun = True
-            for index in range(len(self._choices)):
-                chunks.append(self._chunk(index, {"role": "assistant", "content": ""}))
-            chunks[0] |= self._prompt_tokens()
-        for index, (choice, sequence) in enumerate(zip(self._choices, output.sequences, strict=True)):
-            if output.is_partial and len(sequence.tokens_T):
-                chunks += self._deltas(index, choice.feed(sequence))
-            if (sequence.is_stopped or not output.is_partial) and not choice.is_ended:
-                chunks += self._deltas(index, choice.finish(is_stopped=sequence.is_stopped))
-                chunks.append(self._chunk(index, {}, finish_reason=choice.finish_reason))
-        if not output.is_partial:
-            self._count(output)
-            if self._request.includes_usage:
-                chunks.append({**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self._usage()})
-        return chunks
-
-    def whole(self, output: SampleOutput) -> dict[str, Any]:
-        """The answer at once."""
-        self._count(output)
-        choices = []
-        for index, (choice, sequence) in enumerate(zip(self._choices, output.sequences, strict=True)):
-            said = [*choice.feed(sequence), *choice.finish(is_stopped=sequence.is_stopped)]
-            choices.append(
-                {
-                    "index": index,
-                    "message": message_of(said),
-                    "logprobs": chat_logprobs(choice.scored, self._texts) if self._request.logprobs else None,
-                    "finish_reason": choice.finish_reason,
-                    **self._sampled_tokens(choice),
-                }
+        Raises:
+            FieldError: the last message is no text of the assistant's, and is to be continued.
+        """
+        if not self.continue_final_message:
+            return [*messages], None
+        last = messages[-1]
+        if last["role"] != "assistant" or "tool_calls" in last:
+            raise FieldError(
+                "continue_final_message", "continue_final_message: the last message must be a text of the assistant's"
             )
-        whole = {**self._head, "object": "chat.completion", "choices": choices, "usage": self._usage()}
-        return whole | self._prompt_tokens()
-
-    def _deltas(self, index: int, said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [self._chunk(index, delta) for delta in said]
-
-    def _chunk(self, index: int, delta: dict[str, Any], *, finish_reason: str | None = None) -> dict[str, Any]:
-        """A chunk of one choice, with the tokens that no chunk has been sent with."""
-        choice = self._choices[index]
-        logprobs = None
-        if self._request.logprobs and choice.scored:
-            logprobs = chat_logprobs(choice.scored, self._texts)
-            choice.scored = []
-        one = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-        one |= self._sampled_tokens(choice)
-        chunk = {**self._head, "object": "chat.completion.chunk", "choices": [one]}
-        return {**chunk, "usage": None} if self._request.includes_usage else chunk
-
-    def _prompt_tokens(self) -> dict[str, Any]:
-        return {"prompt_token_ids": self._prompt} if self._request.return_token_ids else {}
-
-    def _sampled_tokens(self, choice: ChatChoice) -> dict[str, Any]:
-        """The tokens that nothing has been sent with."""
-        return {"token_ids": choice.next_tokens()} if self._request.return_token_ids else {}
-
-    def _count(self, output: SampleOutput) -> None:
-        self._num_sampled = sum(len(sequence.tokens_T) for sequence in output.sequences)
-        self._num_reused = output.num_reused_tokens
-
-    def _usage(self) -> dict[str, Any]:
-        return usage(len(self._prompt), self._num_sampled, self._num_reused)
+        return [*messages[:-1]], text_of(last)

@@ -10,8 +10,8 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapV
 
 from cookhouse.chat import UNFINISHED, Encoder, GrowingText
 from cookhouse.dialects.errors import FieldError
+from cookhouse.dialects.logprobs import CompletionLogprobs, ScoredToken, scored_prompt, scored_sample
 from cookhouse.dialects.openai.fields import MAX_SAMPLES, SamplingFields, TopLogprobs, usage
-from cookhouse.dialects.openai.logprobs import CompletionLogprobs, ScoredToken, scored_prompt, scored_sample
 from cookhouse.dialects.openai.not_offered import COMPLETION_NOT_OFFERED, NotOffered
 from cookhouse.dialects.sampled import SampledSequence, SampleOutput
 from cookhouse.dialects.texts import StopCutter, TokenTexts

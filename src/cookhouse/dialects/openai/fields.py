@@ -11,8 +11,8 @@ from cookhouse.dialects.openai.not_offered import IGNORED, NOT_OFFERED, NotOffer
 
 MAX_SAMPLES = 128
 MAX_TOP_LOGPROBS = 20
-_MAX_NAME = 1024
-_MAX_STOPS = 16
+MAX_NAME = 1024
+MAX_STOPS = 16
 _TOO_LONG = "context_length_exceeded"
 _LETTERS_PER_TOKEN = 32
 """On average over a prompt that fills a context; it is about 4 in English, and 8 in programs with wide margins."""
@@ -47,15 +47,16 @@ class SamplingFields(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
     not_offered: ClassVar[Mapping[str, NotOffered]] = NOT_OFFERED
+    ignores_unknown: ClassVar[bool] = False
 
-    model: str = Field(min_length=1, max_length=_MAX_NAME)
+    model: str = Field(min_length=1, max_length=MAX_NAME)
     best_of: int | None = None
     max_tokens: int | None = None
     n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
     return_token_ids: bool | None = None
     """No field of OpenAI's, but of vLLM's."""
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
-    stop: Annotated[list[Stop], Field(max_length=_MAX_STOPS), BeforeValidator(_as_list)] | None = None
+    stop: Annotated[list[Stop], Field(max_length=MAX_STOPS), BeforeValidator(_as_list)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -73,6 +74,8 @@ class SamplingFields(BaseModel):
             if value is None or name in IGNORED:
                 continue
             known = self.not_offered.get(name)
+            if known is None and self.ignores_unknown:
+                continue
             if known is None:
                 shown = name[:MAX_SHOWN]
                 raise FieldError(shown, f"unknown field {shown!r}; leave it out", code="unknown_parameter")

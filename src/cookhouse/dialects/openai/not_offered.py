@@ -28,7 +28,6 @@ NOT_OFFERED: Mapping[str, NotOffered] = {
     "moderation": NotOffered(),
     "prediction": NotOffered(),
     "presence_penalty": NotOffered((0,)),
-    "reasoning_effort": NotOffered(way_out="use chat_template_kwargs.enable_thinking"),
     "response_format": NotOffered(
         ({"type": "text"},), "answers are free text; say in a message what they are to look like"
     ),
@@ -36,11 +35,9 @@ NOT_OFFERED: Mapping[str, NotOffered] = {
     "verbosity": NotOffered(("medium",)),
     "web_search_options": NotOffered(),
     # vLLM's
-    "add_generation_prompt": NotOffered((True,)),
     "allowed_token_ids": NotOffered(([],)),
     "bad_words": NotOffered(([],)),
     "chat_template": NotOffered(("",), "the renderer of the weights writes the prompt"),
-    "continue_final_message": NotOffered((False,), "render the conversation yourself, and use /v1/completions"),
     "documents": NotOffered(([],), "put them into a message"),
     "guided_choice": NotOffered(([],)),
     "guided_grammar": NotOffered(("",)),
@@ -105,12 +102,16 @@ NOT_OFFERED: Mapping[str, NotOffered] = {
 }
 CHAT_NOT_OFFERED: Mapping[str, NotOffered] = {
     **NOT_OFFERED,
+    "add_generation_prompt": NotOffered((True,)),
     "add_special_tokens": NotOffered((False,)),
     "echo": NotOffered((False,), "it is for /v1/completions"),
     "n_predict": NotOffered((-1,), "use max_tokens"),
 }
 COMPLETION_NOT_OFFERED: Mapping[str, NotOffered] = {
     **NOT_OFFERED,
+    "add_generation_prompt": NotOffered((True,)),
+    "continue_final_message": NotOffered((False,), "end the prompt with its text"),
+    "reasoning_effort": NotOffered(way_out="a prompt has the effort that its text says"),
     "add_special_tokens": NotOffered((True,), "send the prompt as tokens"),
     "chat_template_kwargs": NotOffered(({},), "it is for /v1/chat/completions"),
 }

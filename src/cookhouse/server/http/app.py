@@ -10,14 +10,13 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from cookhouse.errors import InputError
 from cookhouse.server.access.middleware import Guard, Latencies, Timed, endpoint_names
 from cookhouse.server.http.page import page_routes
-from cookhouse.server.http.routes import HOT_ROUTES, PLAIN_ROUTER, ROUTERS
+from cookhouse.server.http.routes import HOT_ROUTES, PLAIN_ROUTER, ROUTERS, endpoint
 from cookhouse.server.http.routes.exchange import elsewhere, forget
-from cookhouse.server.http.routes.openai import create_endpoint
-from cookhouse.server.http.routes.openai.routes import router as openai_router
 from cookhouse.server.leases.placing import ElsewhereError
 from cookhouse.server.refusals import BusyError, StorageBusyError, StorageError, UnauthorizedError, status_of
 from cookhouse.server.service import Service
@@ -59,7 +58,12 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
         app.add_route(_PREFIX + route.path, route.endpoint, methods=["POST"])
     for router in ROUTERS:
         app.include_router(router, prefix=_PREFIX)
-    app.mount("/v1", create_endpoint(service))
+    others = endpoint.create_endpoint(service)
+    for prefix in endpoint.PREFIXES:
+        app.mount(prefix, others)
+    at_root = endpoint.create_endpoint(service, [endpoint.ROOT_ROUTER])
+    for path in endpoint.ROOT_PATHS:
+        app.router.routes.append(Route(path, at_root))
     app.include_router(PLAIN_ROUTER)
     app.router.routes.extend(page)
     app.add_exception_handler(ClientDisconnect, forget)
@@ -74,7 +78,10 @@ def create_app(service: Service, *, is_loopback: bool = True) -> FastAPI:
 
 
 def _endpoint_names() -> dict[Hashable, str]:
-    names = endpoint_names(_PREFIX, HOT_ROUTES) | endpoint_names("/v1", openai_router.routes)
+    names = endpoint_names(_PREFIX, HOT_ROUTES)
+    for router in endpoint.ROUTERS:
+        names |= endpoint_names(endpoint.PREFIXES[0], router.routes)
+    names |= endpoint_names("", endpoint.ROOT_ROUTER.routes)
     for router in ROUTERS:
         names |= endpoint_names(_PREFIX, router.routes)
     return names | endpoint_names("", PLAIN_ROUTER.routes)

@@ -190,7 +190,7 @@ class TaughtState(alg.TrainingState):
         """As of every run; the state has the last step's metrics, also where this launch took none, and answers have
         the teacher's next to them.
         """
-        of_steps = (keys.TEACHER_KL, "distill/", "train/", "optim/loss")
+        of_steps = (keys.TEACHER_KL, "distill/", "train/", keys.POLICY_LOSS_MEAN)
         self.distillation_metrics = {
             name.removeprefix("train/"): value
             for name, value in alg.last_step(self.opened.folder).items()
@@ -201,4 +201,5 @@ class TaughtState(alg.TrainingState):
         samples = [
             replace(each, teacher=said.get((each.earlier, each.prompt, each.expected))) for each in made.summary.samples
         ]
-        return replace(made, metrics={**made.metrics, **record.metrics}, summary=replace(made.summary, samples=samples))
+        metrics = {**made.metrics, **self.context.telemetry.chosen(record.metrics)}
+        return replace(made, metrics=metrics, summary=replace(made.summary, samples=samples))

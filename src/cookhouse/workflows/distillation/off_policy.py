@@ -23,7 +23,7 @@ from cookhouse.runs import Figure, Preview
 from cookhouse.runs.names import TEACHER_SAMPLES_FILE
 from cookhouse.sampling_client import SamplingClient, TopKClient
 from cookhouse.settings import OffPolicyDistillationSettings
-from cookhouse.telemetry import events, keys
+from cookhouse.telemetry import ResultNote, events, keys
 from cookhouse.workflows.distillation.answers import FORWARD_KL, AnswerAssembler, TeacherTargets, taught_objective
 from cookhouse.workflows.distillation.evaluation import (
     StudentEvaluation,
@@ -151,8 +151,10 @@ async def build_distillation_dataset(
     fitting = [each for each in written if max(len(each.student_tokens), len(each.teacher_tokens)) < room]
     if len(fitting) < len(written):
         notes.append(
-            f"{len(written) - len(fitting):,} of {len(written):,} prompts leave no room for an answer within "
-            f"{room:,} tokens, and are left out"
+            ResultNote(
+                f"{len(written) - len(fitting):,} of {len(written):,} prompts leave no room for an answer within "
+                f"{room:,} tokens, and are left out"
+            )
         )
     config = alg.fit_batch(context, config, alg.batches_of(len(fitting)), f"{len(fitting):,} prompts")
     train = QuestionDataset(fitting, batch_size=config.batch_size, seed=config.seed)

@@ -29,7 +29,7 @@ from cookhouse.grading import GenerativePreferenceModel
 from cookhouse.models.catalog import context_tokens
 from cookhouse.runs import Figure, Preview
 from cookhouse.settings import PreferenceModelSettings
-from cookhouse.telemetry import Entry, Recording, Telemetry, Values, keys
+from cookhouse.telemetry import Entry, Recording, ResultNote, Telemetry, Values, keys
 from cookhouse.training import CROSS_ENTROPY, SamplingClient, TrainingClient, as_datums
 
 _HELD_OUT = (
@@ -126,7 +126,7 @@ def _read(config: PreferenceModelSettings, sources: Mapping[str, DataSource]) ->
         rows[name], left_out = usable_comparisons(read, config.ties, bad)
         num_ties += left_out
     split = alg.split_rows(config, rows, seed=config.seed)
-    ties = [f"{num_ties:,} ties are left out"] if num_ties else []
+    ties = [ResultNote(f"{num_ties:,} ties are left out")] if num_ties else []
     test = evenly_spaced(split.test, config.num_eval)
     return replace(split, test=test, notes=[*bad.notes, *nulls, *ties, *split.notes])
 
@@ -175,8 +175,10 @@ def _whole(
     whole = {example.source for example in held_out if not example.num_cut_tokens}
     if lost := [row for row in rows if row.source not in whole]:
         notes.append(
-            f"{len(lost):,} of {len(rows):,} held-out comparisons are longer than {length:,} tokens and are left out; "
-            f"the first is {lost[0].source}"
+            ResultNote(
+                f"{len(lost):,} of {len(rows):,} held-out comparisons are longer than {length:,} tokens and are left "
+                f"out; the first is {lost[0].source}"
+            )
         )
     return [row for row in rows if row.source in whole]
 

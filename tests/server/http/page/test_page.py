@@ -31,7 +31,7 @@ def started() -> Iterator[Browser]:
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     tokens = get_tokenizer(TINY_MODEL).encode(ANSWER, add_special_tokens=False)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("cookhouse.server.requests.completions.completions.default_renderer", lambda *_, **__: "qwen3")
+        patched.setattr("cookhouse.server.requests.completions.formats.default_renderer", lambda *_, **__: "qwen3")
         with hosted(tmp_path_factory.mktemp("state"), lambda: ScriptedEngine([tokens] * 10)) as host:
             for key in (KEY, OTHER_KEY):
                 server = Server(host, host.service, key)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from cookhouse.server.http.routes.exchange import Operator, Owner, ServiceOf, parts_elsewhere, read_content
 from cookhouse.server.pool.plans import Kind
 from cookhouse.server.status import Metrics, ServerStatus
+from cookhouse.version import __version__
 
 router = APIRouter()
 plain = APIRouter()
@@ -72,6 +73,23 @@ async def healthz(service: ServiceOf) -> JSONResponse:
     """Answer that the process is up, with its id where servers share sessions; the id opens nothing."""
     which = {} if service.leases is None else {"server_id": service.leases.server_id}
     return JSONResponse({"status": "ok", **which})
+
+
+@plain.get("/health")
+async def health() -> Response:
+    """As vLLM has it: 200, and nothing else."""
+    return Response()
+
+
+@plain.get("/version")
+async def version() -> JSONResponse:
+    return JSONResponse({"version": __version__})
+
+
+@plain.head("/")
+async def exists() -> Response:
+    """Answer clients that look for a server at its address before they ask it."""
+    return Response()
 
 
 @plain.get("/readyz")

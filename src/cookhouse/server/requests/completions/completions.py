@@ -1,4 +1,4 @@
-"""Answers to what OpenAI's clients ask for: rendered, sampled, and cut off when nobody waits for them."""
+"""Answers to what clients of other protocols ask for: rendered, sampled, and cut off when nobody waits for them."""
 
 import asyncio
 import secrets
@@ -8,100 +8,32 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from tinker import ModelInput
 
-from cookhouse.chat import Encoder, Message, Renderer, get_renderer, supported_renderers
-from cookhouse.chat.template import TemplateRenderer
+from cookhouse.chat import Encoder, Message, Renderer
 from cookhouse.dialects.errors import FieldError
-from cookhouse.dialects.openai import ChatAnswer, ChatRequest, Completion, CompletionRequest
+from cookhouse.dialects.openai import ChatRequest, Completion, CompletionRequest
 from cookhouse.dialects.openai.fields import check_length, check_letters
-from cookhouse.dialects.texts import TokenTexts
+from cookhouse.dialects.vllm import DetokenizeRequest, GenerateRequest, Generation, TokenizeRequest
 from cookhouse.engine.contract import SampleRequest
 from cookhouse.errors import InputError
-from cookhouse.models.catalog import TEMPLATE, default_renderer, renderers_of_family
-from cookhouse.models.tokenizers import get_tokenizer
+from cookhouse.server.requests.completions.formats import ChatFormats
 from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
 from cookhouse.server.requests.fair_lock import FairLock
 from cookhouse.server.sequencer.sample_queue import SampleQueue
 
-_SETTING = "enable_thinking"
-"""What chat templates call it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
-    """Of one tokenizer."""
-
-    encoder: Encoder
-    tokens: TokenTexts
-
-
-class ChatFormats:
-    """Blocking, and called from one thread: tokenizers are not safe in several."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, Texts] = {}
-        self._renderers: dict[tuple[str, str, str | None, bool | None], Renderer] = {}
-        """By tokenizer, base model, the renderer that the weights name, and whether it is to think: which these mean
-        takes milliseconds.
-        """
-
-    def texts(self, weights: NamedWeights) -> Texts:
-        """Raises InputError where the base model has no tokenizer that can be used."""
-        tokenizer_id = weights.info.tokenizer_id
-        if tokenizer_id not in self._texts:
-            encoder = Encoder(get_tokenizer(tokenizer_id))
-            self._texts[tokenizer_id] = Texts(encoder=encoder, tokens=TokenTexts(encoder))
-        return self._texts[tokenizer_id]
-
-    def renderer(self, weights: NamedWeights, *, thinks: bool | None = None) -> Renderer:
-        """The renderer that the weights were trained with, else the one of their base model; where that does not think
-        as `thinks` says, the one of its family that does.
-
-        Raises:
-            InputError: this server does not have it, or it does not go with the tokenizer, or none thinks so.
-        """
-        key = weights.info.tokenizer_id, weights.base_model, weights.renderer_name, thinks
-        if key not in self._renderers:
-            name = _renderer_name(weights)
-            self._renderers[key] = (
-                get_renderer(name, get_tokenizer(weights.info.tokenizer_id))
-                if thinks is None
-                else _renderer_that(weights, name, thinks=thinks)
-            )
-        return self._renderers[key]
-
-
-def _renderer_name(weights: NamedWeights) -> str:
-    tokenizer_id = weights.info.tokenizer_id
-    name = weights.renderer_name or default_renderer(weights.base_model, files=tokenizer_id)
-    # A tenant wrote it: one of a file or a module would be a tenant's code.
-    if name not in supported_renderers():
-        raise InputError(
-            f"{weights.name} was trained with renderer {name!r}, which this server does not have; render the "
-            "conversation yourself, and send it to /v1/completions as tokens"
-        )
-    return name
-
-
-def _renderer_that(weights: NamedWeights, own: str, *, thinks: bool) -> Renderer:
-    """The weights' own renderer, or another of its family, that thinks or not."""
-    tokenizer_id = weights.info.tokenizer_id
-    tokenizer = get_tokenizer(tokenizer_id)
-    if own == TEMPLATE and _SETTING in str(tokenizer.chat_template):
-        return TemplateRenderer(tokenizer, **{_SETTING: thinks})
-    for name in renderers_of_family(weights.base_model, own, files=tokenizer_id):
-        renderer = get_renderer(name, tokenizer)
-        if renderer.thinks == thinks:
-            return renderer
-    always = "never thinks" if thinks else "always thinks"
-    raise FieldError(
-        f"chat_template_kwargs.{_SETTING}",
-        f"{weights.name} {always} in the format of its renderer, {own}; leave {_SETTING} out",
-    )
+class Tokenized:
+    tokens: Sequence[int]
+    max_context_tokens: int
+    strings: Sequence[str] | None
+    """The text of each token, where it was asked for."""
 
 
 _T = TypeVar("_T")
+_Answer = TypeVar("_Answer")
 
 
 class Answers:
@@ -115,8 +47,9 @@ class Answers:
         self._text_lock = FairLock()
         self._live: set[Sampling] = set()
 
-    async def chat(self, owner: str, request: ChatRequest) -> tuple[ChatAnswer, Sampling]:
-        """Begin an answer to a conversation; who takes it closes the sampling.
+    async def chat(self, owner: str, request: ChatRequest, form: Callable[..., _Answer]) -> tuple[_Answer, Sampling]:
+        """Begin an answer to a conversation in the form of a dialect, which is made as `ChatAnswer` is; who takes it
+        closes the sampling.
 
         Raises:
             InputError: something that it asks for cannot be done.
@@ -125,17 +58,14 @@ class Answers:
         weights = await self.weights.find(request.model, owner)
         context = weights.info.max_context_tokens
 
-        def prepare() -> tuple[ChatAnswer, SampleRequest]:
-            renderer, texts = self._formats.renderer(weights, thinks=request.thinks), self._formats.texts(weights)
-            messages = request.conversation()
-            check_letters(context, sum(map(_num_letters, messages)), prompt="messages")
-            try:
-                prompt = renderer.build_generation_prompt(messages)
-            except InputError as error:
-                raise FieldError("messages", str(error)) from error
+        def prepare() -> tuple[_Answer, SampleRequest]:
+            renderer, prompt = self._rendered(weights, request)
+            texts = self._formats.texts(weights)
             tokens = prompt.to_ints()
-            check_length(context, len(tokens), request.limit, prompt="messages", limit=request.limit_field)
-            answer = ChatAnswer(
+            asked = request.limit if request.refuses_long_limit else None
+            check_length(context, len(tokens), asked, prompt="messages", limit=request.limit_field)
+            room = context - len(tokens)
+            answer = form(
                 request,
                 model=weights.name,
                 prompt=tokens,
@@ -147,7 +77,7 @@ class Answers:
                 weights,
                 tokens,
                 **request.sampling(),
-                max_tokens=request.limit,
+                max_tokens=None if request.limit is None else min(request.limit, room),
                 stop=[*renderer.get_stop_sequences(), *request.stops],
                 topk_sample_logprobs=request.top_logprobs or 0,
             )
@@ -155,6 +85,22 @@ class Answers:
 
         answer, sample = await self.in_text_thread(owner, prepare)
         return answer, self._start(owner, weights, [sample])
+
+    async def count(self, owner: str, request: ChatRequest) -> int:
+        """Number of tokens of a conversation as it is rendered. Raises as `chat`."""
+        request.check()
+        weights = await self.weights.find(request.model, owner)
+        return await self.in_text_thread(owner, lambda: len(self._rendered(weights, request)[1].to_ints()))
+
+    def _rendered(self, weights: NamedWeights, request: ChatRequest) -> tuple[Renderer, ModelInput]:
+        renderer = self._formats.renderer(weights, thinks=request.thinks, effort=request.reasoning_effort)
+        messages, prefill = request.begun(request.conversation())
+        num_letters = sum(map(_num_letters, messages)) + len(prefill or "")
+        check_letters(weights.info.max_context_tokens, num_letters, prompt="messages")
+        try:
+            return renderer, renderer.build_generation_prompt(messages, prefill=prefill)
+        except InputError as error:
+            raise FieldError("messages", str(error)) from error
 
     async def completion(self, owner: str, request: CompletionRequest) -> tuple[Completion, Sampling]:
         """Begin the completions of some prompts. As `chat`."""
@@ -190,6 +136,56 @@ class Answers:
 
         completion, samples = await self.in_text_thread(owner, prepare)
         return completion, self._start(owner, weights, samples)
+
+    async def generation(self, owner: str, request: GenerateRequest) -> tuple[Generation, Sampling]:
+        """Begin samples of a prompt of tokens. As `chat`."""
+        request.check()
+        weights = await self.weights.find(request.model or self.weights.default, owner)
+        params, context = request.sampling_params, weights.info.max_context_tokens
+        limit = "sampling_params.max_tokens"
+        check_length(context, len(request.token_ids), params.max_tokens, prompt="token_ids", limit=limit)
+        sample = _sample_request(
+            owner,
+            weights,
+            request.token_ids,
+            **params.sampling() | {"is_streamed": bool(request.stream)},
+            max_tokens=params.max_tokens,
+            stop=request.stops or None,
+            topk_sample_logprobs=params.logprobs or 0,
+            prompt_logprobs=params.prompt_logprobs is not None,
+            topk_prompt_logprobs=params.prompt_logprobs or 0,
+        )
+        generation = Generation(request, model=weights.name, prompt=request.token_ids)
+        return generation, self._start(owner, weights, [sample])
+
+    async def tokens(self, owner: str, request: TokenizeRequest) -> Tokenized:
+        """The tokens of a text or a conversation. Raises as `chat`."""
+        request.check()
+        weights = await self.weights.find(request.model or self.weights.default, owner)
+        context = weights.info.max_context_tokens
+
+        def tokenize() -> Tokenized:
+            texts = self._formats.texts(weights)
+            if request.prompt is None:
+                chat = request.chat(weights.name)
+                chat.check()
+                tokens = self._rendered(weights, chat)[1].to_ints()
+            else:
+                check_letters(context, len(request.prompt), prompt="prompt")
+                adds = request.add_special_tokens is not False
+                tokens = list(texts.encoder.tokenizer.encode(request.prompt, add_special_tokens=adds))
+            strings = [texts.tokens[token].spelled for token in tokens] if request.return_token_strs else None
+            return Tokenized(tokens=tokens, max_context_tokens=context, strings=strings)
+
+        return await self.in_text_thread(owner, tokenize)
+
+    async def text(self, owner: str, request: DetokenizeRequest) -> str:
+        """The text of tokens. Raises as `chat`."""
+        weights = await self.weights.find(request.model or self.weights.default, owner)
+        if request.tokens and max(request.tokens) >= weights.info.vocab_size:
+            most = weights.info.vocab_size - 1
+            raise FieldError("tokens", f"tokens has {max(request.tokens)}, and the vocabulary ends at {most}")
+        return await self.in_text_thread(owner, lambda: self._formats.texts(weights).encoder.decode(request.tokens))
 
     async def in_text_thread(self, owner: str, call: Callable[[], _T]) -> _T:
         """Do what takes long with texts, one after another, the tenants in rotation."""

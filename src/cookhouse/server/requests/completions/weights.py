@@ -2,6 +2,7 @@
 
 cookhouse/tiny               a base model that the server offers
 tinker://RUN/KIND/NAME       a checkpoint that the tenant may read
+BASE;tinker://RUN/KIND/NAME  the same, which has to be of this base model
 sums@3, sums@production      a registered model, where the server was given a registry
 runs/first                   a run of the operator's, where the server was given it under this name
 """
@@ -10,6 +11,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cookhouse.engine.contract import BaseModelInfo
@@ -24,6 +26,7 @@ from cookhouse.server.storage.checkpoints.checkpoint import StoredCheckpoint
 from cookhouse.server.storage.storage import Storage
 
 _TINKER = "tinker://"
+_OF_BASE = f";{_TINKER}"
 _MAX_LISTED = 1000
 _MAX_LOADED = 256
 """Of checkpoints, the most whose weights are at hand; of the rest the files are read again."""
@@ -42,6 +45,16 @@ class NamedWeights:
     """None: the bare base model."""
     renderer_name: str | None = None
     """Of the run that trained them, where it said so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedModel:
+    """A name that a tenant can ask for."""
+
+    name: str
+    created_at: float
+    """Since when what it names has been there."""
+    max_context_tokens: int
 
 
 class WeightNames:
@@ -68,30 +81,36 @@ class WeightNames:
         self._runs = runs or {}
         self._loaded: OrderedDict[tuple[str, str], SamplerWeights] = OrderedDict()
 
-    def listed(self, owner: str) -> dict[str, float]:
-        """The names that a tenant can ask for, and since when what they name has been there. Blocking."""
-        names = dict.fromkeys(self._base_models.names, self._began_at)
-        for name in self._runs:
-            names |= self._read(name, owner)
-        for version in () if self._registry is None else self._registry.find(Query()):
-            names |= self._read(version.id, owner)
-        rows, _ = self._store.checkpoints(owner, limit=_MAX_LISTED)
-        return names | {row.path: row.created_at for row in rows if row.kind != "external_weights"}
+    @property
+    def default(self) -> str:
+        """The base model of requests that name none: the first that is offered."""
+        return self._base_models.names[0]
 
-    def described(self, name: str, owner: str) -> tuple[str, float]:
-        """One name, as the answer says it, and since when what it names has been there. Blocking; raises as `find`."""
+    def listed(self, owner: str) -> list[ListedModel]:
+        """The names that a tenant can ask for. Blocking."""
+        models = [self._listed(name, name, self._began_at) for name in self._base_models.names]
+        registered = () if self._registry is None else self._registry.find(Query())
+        for name in (*self._runs, *(version.id for version in registered)):
+            with suppress(InputError):
+                models.append(self.described(name, owner))
+        rows, _ = self._store.checkpoints(owner, limit=_MAX_LISTED)
+        for row in rows:
+            with suppress(UnknownNameError):  # of a base model that is not offered any more
+                if row.kind != "external_weights":
+                    models.append(self._listed(row.path, row.base_model, row.created_at))
+        return list({model.name: model for model in models}.values())
+
+    def described(self, name: str, owner: str) -> ListedModel:
+        """One name, as the answer says it. Blocking; raises as `find`."""
         try:
-            self._base_models.named(name)
+            return self._listed(name, name, self._began_at)
         except UnknownNameError:
             resolved, kept = self._kept(name, owner)
-            return resolved, kept.row.created_at
-        return name, self._began_at
+            return self._listed(resolved, kept.row.base_model, kept.row.created_at)
 
-    def _read(self, name: str, owner: str) -> dict[str, float]:
-        try:
-            return dict([self.described(name, owner)])
-        except InputError:
-            return {}
+    def _listed(self, name: str, base_model: str, created_at: float) -> ListedModel:
+        context = self._base_models.named(base_model).max_context_tokens
+        return ListedModel(name=name, created_at=created_at, max_context_tokens=context)
 
     async def find(self, name: str, owner: str) -> NamedWeights:
         """The weights of a name.
@@ -118,6 +137,9 @@ class WeightNames:
 
     def _kept(self, name: str, owner: str) -> tuple[str, StoredCheckpoint]:
         """A name as the answer says it, and its checkpoint. Blocking."""
+        base_model, separator, path = name.partition(_OF_BASE)
+        if separator:
+            return self._kept_of(base_model, f"{_TINKER}{path}", owner)
         resolved, path = name, self._runs.get(name, name)
         if not path.startswith(_TINKER) and self._registry is not None:
             try:
@@ -137,6 +159,13 @@ class WeightNames:
         raise NotFoundError(
             f"there is no model {name!r} here; name {', '.join(names)}, or the {_TINKER} path of a checkpoint of yours"
         )
+
+    def _kept_of(self, base_model: str, path: str, owner: str) -> tuple[str, StoredCheckpoint]:
+        """A checkpoint that a name gives with its base model."""
+        resolved, kept = self._kept(path, owner)
+        if not self._base_models.are_same(base_model, kept.row.base_model):
+            raise InputError(f"{path} is of base model {kept.row.base_model!r}, not of {base_model[:200]!r}")
+        return resolved, kept
 
     def _snapshot(self, kept: StoredCheckpoint, owner: str) -> SamplerWeights:
         """The weights of a checkpoint, which begin to load with the first that asks for them."""

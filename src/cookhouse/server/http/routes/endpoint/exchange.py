@@ -3,13 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
-from cookhouse.dialects.openai import error_body
+from cookhouse.dialects import anthropic, openai
 from cookhouse.engine.contract import SampleOutput
 from cookhouse.errors import CookhouseError
 from cookhouse.server.access.bodies import read_body
@@ -28,13 +29,37 @@ class ClientGoneError(Exception):
     """The client has closed its connection."""
 
 
+@dataclass(frozen=True, slots=True)
+class StreamForm:
+    """Server-sent events of a dialect."""
+
+    are_named: bool
+    """Whether the type of an event stands before its data, too."""
+    failed: Callable[[str, int], dict[str, Any]]
+    """The last event of a stream that fails, of a message and an HTTP status."""
+    end: bytes = b""
+    """What follows the last event of one that does not."""
+
+    def event(self, content: dict[str, Any]) -> bytes:
+        named = b"event: " + str(content["type"]).encode() + b"\n" if self.are_named else b""
+        return named + b"data: " + json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n\n"
+
+
+OPENAI = StreamForm(are_named=False, failed=openai.error_body, end=b"data: [DONE]\n\n")
+ANTHROPIC = StreamForm(are_named=True, failed=anthropic.error_body)
+
+
 async def _owner(request: Request, service: ServiceOf) -> str:
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    """The tenant of the key, which OpenAI's clients send in one header, and Anthropic's in another."""
+    kind, _, bearer = request.headers.get("authorization", "").partition(" ")
+    given = [request.headers.get("x-api-key", ""), bearer if kind.lower() == "bearer" else ""]
+    key = next((key for one in given if service.keys.has(key := one.strip())), None)
     try:
-        return service.keys.owner_of(key.strip() if kind.lower() == "bearer" else None)
+        return service.keys.owner_of(key)
     except UnauthorizedError as error:
         raise UnauthorizedError(
-            "the request has no key of this server's (Authorization: Bearer tml-…); set OPENAI_API_KEY to one"
+            "the request has no key of this server's (Authorization: Bearer tml-…, or x-api-key: tml-…); set "
+            "OPENAI_API_KEY or ANTHROPIC_API_KEY to one"
         ) from error
 
 
@@ -97,6 +122,7 @@ async def stream(
     service: Service,
     sampling: Sampling,
     chunks: Callable[[int, SampleOutput], Chunks],
+    form: StreamForm,
     end: Callable[[], Chunks] = tuple,
 ) -> StreamingResponse:
     """Server-sent events, as the engine says what they are made of. What is refused before the first is no stream."""
@@ -104,17 +130,17 @@ async def stream(
     async def events() -> AsyncGenerator[bytes, None]:
         try:
             async for position, output in sampling.outputs():
-                if made := b"".join(map(_event, chunks(position, output))):
+                if made := b"".join(map(form.event, chunks(position, output))):
                     yield made
-            yield b"".join(map(_event, end())) + b"data: [DONE]\n\n"
+            yield b"".join(map(form.event, end())) + form.end
         except CookhouseError as error:
             if not is_begun:
                 raise
-            yield _event(error_body(message_of(error), status_of(error)))
+            yield form.event(form.failed(message_of(error), status_of(error)))
         except Exception as error:
             if not is_begun:
                 raise
-            yield _event(error_body(message_of(error), 500))
+            yield form.event(form.failed(message_of(error), 500))
             raise
         finally:
             service.requests.answers.end(sampling)
@@ -134,7 +160,3 @@ async def stream(
 
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return StreamingResponse(sent(), media_type="text/event-stream", headers=headers)
-
-
-def _event(content: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n\n"
