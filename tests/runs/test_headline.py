@@ -28,6 +28,7 @@ def trained(folder: Path, answer: str, **settings: Any) -> Any:
         ("Yes.", {}, "test/exact_match"),
         ("Yes.", {"headline": "train/loss"}, "train/loss"),
         (LONG, {"headline": "test/exact_match"}, "test/exact_match"),
+        ("Yes.", {"headline": "time/tokens_per_second"}, "time/tokens_per_second"),  # that `metrics=main` leaves out
     ],
 )
 def test_all_that_tells_of_a_run_begins_with_its_headline(
