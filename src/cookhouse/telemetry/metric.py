@@ -1,14 +1,17 @@
 """Properties of a metric besides its values: which way it is better, where it stands, and how it reads."""
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Direction: TypeAlias = Literal["less", "more"]
 """Which way a metric is better."""
 COMPANIONS = ("_stderr", "_std", "_n", "_low", "_high")
 """Ends of the names of figures about another metric."""
+CHOSEN: Final = -sys.maxsize
+"""Place as a headline of the metric that the setting `headline` names: before all others, held out or not."""
 
 
 @dataclass(frozen=True)
