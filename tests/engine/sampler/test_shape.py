@@ -9,7 +9,7 @@ import torch
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import SampleOutput, SampleRequest
-from cookhouse.engine.sampler.choose import Choice
+from cookhouse.engine.sampler.choose import Choice, normalizers
 from cookhouse.engine.sampler.sequence import Sequence
 from cookhouse.engine.sampler.shape import shape
 from cookhouse.errors import InputError
@@ -50,12 +50,13 @@ def _sequence(**fields: Any) -> Sequence:
 )
 def test_logits_are_changed_as_each_field_says(fields: Mapping[str, Any], expected: list[float], device: str) -> None:
     logits_BV = LOGITS_V.to(device).repeat(2, 1)
-    kept = logits_BV.clone()
-    shaped = shape(logits_BV, [_sequence(**fields), _sequence(logit_bias={1: 1.0})], [Choice(1.0, -1, 1.0, 0.5)] * 2)
+    kept, choices = logits_BV.clone(), [Choice(1.0, -1, 1.0, 0.5)] * 2
+    shaped = shape(logits_BV, [_sequence(**fields), _sequence(logit_bias={1: 1.0})])
     assert shaped.logits_RV[0].tolist() == expected
     assert shaped.logits_RV[1].tolist() == [2.0, 0.0, 0.5, 1.5, -2.0, 0.0]
-    assert shaped.is_masked == [-np.inf in expected, False]
     assert torch.equal(logits_BV, kept)  # those that another try would begin with
+    sums = normalizers(shaped.logits_RV, choices)
+    assert shaped.is_masked(choices, normalizers(kept, choices), sums) == [-np.inf in expected, False]
 
 
 def _sample(engine: TorchEngine, folder: str, **fields: Any) -> SampleOutput:

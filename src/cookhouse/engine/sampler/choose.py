@@ -8,7 +8,6 @@ Legend: B rows of a call, R rows of one kind among them, V vocabulary, P candida
 """
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -88,31 +87,37 @@ def choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], lis
 
     Greedy rows take the first largest logit and report temperature 1. Of equal logits, the lowest token ranks first.
     """
-    if any(choice.min_p > 0 and choice.temperature > 0 for choice in choices):
-        choices = _by_top_k(logits_BV, choices)
-    size = max(1, _CHUNK_ELEMENTS[logits_BV.device.type] // logits_BV.shape[1])
-    tokens: list[int] = []
-    logprobs: list[float] = []
-    for start in range(0, len(choices), size):
-        some_tokens, some_logprobs = _choose(logits_BV[start : start + size], choices[start : start + size])
-        tokens += some_tokens
-        logprobs += some_logprobs
+    tokens, logprobs, _ = choose_normalized(logits_BV, choices)
     return tokens, logprobs
 
 
-def logprobs_of(logits_BV: Tensor, choices: Sequence[Choice], tokens: Sequence[int]) -> list[float]:
-    """Log-probability of a token of each row as `choose` has it."""
+def choose_normalized(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float], list[float]]:
+    """As `choose`, and the logarithm of the sum of the exponentials of each row's logits over temperature."""
+    if any(choice.min_p > 0 and choice.temperature > 0 for choice in choices):
+        choices = _by_top_k(logits_BV, choices)
+    size = max(1, _CHUNK_ELEMENTS[logits_BV.device.type] // logits_BV.shape[1])
+    chosen: tuple[list[int], list[float], list[float]] = ([], [], [])
+    for start in range(0, len(choices), size):
+        some = _choose(logits_BV[start : start + size], choices[start : start + size])
+        for whole, part in zip(chosen, some, strict=True):
+            whole.extend(part)
+    return chosen
+
+
+def score(logits_BV: Tensor, choices: Sequence[Choice], tokens: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Log-probabilities of given tokens, and the normalizers, as `choose_normalized` has them."""
     scaled_BV = _scaled(logits_BV, choices)
+    normalizer_B = log_sum_exp(scaled_BV)
     tokens_B1 = upload(np.array(tokens), logits_BV.device).unsqueeze(1)
-    values: list[float] = (scaled_BV.gather(1, tokens_B1).squeeze(1).double() - log_sum_exp(scaled_BV)).float().tolist()
+    logprobs_B = (scaled_BV.gather(1, tokens_B1).squeeze(1).double() - normalizer_B).float()
+    logprobs, normalizers = torch.stack([logprobs_B.double(), normalizer_B]).tolist()
+    return logprobs, normalizers
+
+
+def normalizers(logits_BV: Tensor, choices: Sequence[Choice]) -> list[float]:
+    """Normalizers of rows as `choose_normalized` has them."""
+    values: list[float] = log_sum_exp(_scaled(logits_BV, choices)).tolist()
     return values
-
-
-def takes_away(free_BV: Tensor, kept_BV: Tensor, choices: Sequence[Choice], *, more_than: float) -> list[bool]:
-    """Rows in which logits of minus infinity in `kept_BV` have more of the probability of `free_BV` than that."""
-    lost_B = log_sum_exp(_scaled(free_BV, choices)) - log_sum_exp(_scaled(kept_BV, choices))
-    is_lost: list[bool] = (lost_B > -math.log1p(-more_than)).tolist()
-    return is_lost
 
 
 def rank(
@@ -147,7 +152,7 @@ def _by_top_k(logits_BV: Tensor, choices: Sequence[Choice]) -> list[Choice]:
     return found
 
 
-def _choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float]]:
+def _choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float], list[float]]:
     vocab_size = logits_BV.shape[1]
     kinds: tuple[list[int], list[int], list[int]] = ([], [], [])
     for row, choice in enumerate(choices):
@@ -166,8 +171,9 @@ def _choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], li
     tokens_B = _each(every, columns_5B[4], [(len(rows), draw) for rows, draw in zip(kinds, draws, strict=True) if rows])
     logprobs_B1 = (scaled_BV.gather(1, tokens_B.unsqueeze(1)).double() - normalizer_B1).float()
     # Token ids are exact in fp64: one transfer, the only one that waits for the device.
-    tokens, logprobs = torch.cat([tokens_B.double(), logprobs_B1.squeeze(1).double()]).view(2, -1).tolist()
-    return [int(token) for token in tokens], logprobs
+    columns_3B = torch.cat([tokens_B.double(), logprobs_B1.squeeze(1).double(), normalizer_B1.squeeze(1)]).view(3, -1)
+    tokens, logprobs, row_normalizers = columns_3B.tolist()
+    return [int(token) for token in tokens], logprobs, row_normalizers
 
 
 @dataclass(frozen=True, slots=True)

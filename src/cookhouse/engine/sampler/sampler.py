@@ -24,9 +24,9 @@ from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.cache import can_page
 from cookhouse.engine.sampler.choose import (
     Choice,
-    choose,
-    logprobs_of,
+    choose_normalized,
     rank,
+    score,
     sequence_seed,
     temporary_bytes,
     uniforms,
@@ -334,7 +334,7 @@ class Sampler:
         shaped = [row for row, s in enumerate(chosen) if s.request.is_shaped]
         if shaped:
             return self._next_shaped(chosen, logits_BV, choices, shaped)
-        return self._draw_from(chosen, logits_BV, choices)
+        return self._draw_from(chosen, logits_BV, choices)[0]
 
     def _next_shaped(
         self, chosen: Seq[Sequence], logits_BV: Tensor, choices: Seq[Choice], rows: Seq[int]
@@ -344,26 +344,31 @@ class Sampler:
         is_all = len(rows) == len(chosen)
         rows_R = upload(np.array(rows), logits_BV.device)
         free_RV = logits_BV if is_all else logits_BV[rows_R]
-        shaped = shape(free_RV, some, row_choices)
+        shaped = shape(free_RV, some)
         shaped_BV = shaped.logits_RV if is_all else logits_BV.index_copy(0, rows_R, shaped.logits_RV)
-        drawn = self._draw_from(chosen, shaped_BV, choices)
-        free = logprobs_of(free_RV, row_choices, [drawn[row].token for row in rows])
-        for row, logprob, is_masked in zip(rows, free, shaped.is_masked, strict=True):
+        drawn, sums = self._draw_from(chosen, shaped_BV, choices)
+        free, free_sums = score(free_RV, row_choices, [drawn[row].token for row in rows])
+        masked = shaped.is_masked(row_choices, free_sums, [sums[row] for row in rows])
+        for row, logprob, is_masked in zip(rows, free, masked, strict=True):
             drawn[row] = replace(drawn[row], free_logprob=logprob, is_masked=is_masked)
         return drawn
 
-    def _draw_from(self, chosen: Seq[Sequence], logits_BV: Tensor, choices: Seq[Choice]) -> list[_Drawn]:
-        tokens, logprobs = choose(logits_BV, choices)
+    def _draw_from(
+        self, chosen: Seq[Sequence], logits_BV: Tensor, choices: Seq[Choice]
+    ) -> tuple[list[_Drawn], list[float]]:
+        """Tokens, and the normalizers of what they are drawn from."""
+        tokens, logprobs, sums = choose_normalized(logits_BV, choices)
         ranked: dict[int, _Candidates] = {}
         asking = [row for row, s in enumerate(chosen) if s.request.topk_sample_logprobs]
         if asking:
             counts = [chosen[row].request.topk_sample_logprobs for row in asking]
             asked_BV = logits_BV[upload(np.array(asking), logits_BV.device)]
             ranked = dict(zip(asking, rank(asked_BV, [choices[row] for row in asking], counts), strict=True))
-        return [
+        drawn = [
             _Drawn(token, logprob, ranked=ranked.get(row))
             for row, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True))
         ]
+        return drawn, sums
 
     def _append(self, sequence: Sequence, drawn: _Drawn) -> None:
         if not math.isfinite(drawn.logprob):

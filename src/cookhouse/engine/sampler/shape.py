@@ -13,41 +13,47 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cookhouse.engine.kernels.upload import upload
-from cookhouse.engine.sampler.choose import Choice, takes_away
+from cookhouse.engine.sampler.choose import Choice, normalizers
 from cookhouse.engine.sampler.grammar import num_words
 from cookhouse.engine.sampler.sequence import Sequence
 
 _NEGLIGIBLE = 1e-6
-"""Share of the probability that may be taken away as if it were nothing: fp32 holds no difference."""
+"""Nats that a normalizer may lose as if it were nothing: fp32 holds no difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """Rows as they are drawn from."""
+    """Rows as they are drawn from, and as they were before bias and penalties."""
 
     logits_RV: Tensor
-    is_masked: Seq[bool]
-    """Whether tokens were taken away that had some of the probability."""
+    masked_RV: Tensor
+
+    def is_masked(self, choices: Seq[Choice], free: Seq[float], drawn_from: Seq[float]) -> list[bool]:
+        """Whether tokens were taken away from each row that had some of the probability, by the normalizers of the
+        model's own logits and of those that were drawn from.
+        """
+        kept = drawn_from if self.masked_RV is self.logits_RV else normalizers(self.masked_RV, choices)
+        return [whole - part > _NEGLIGIBLE for whole, part in zip(free, kept, strict=True)]
 
 
-def shape(logits_RV: Tensor, sequences: Seq[Sequence], choices: Seq[Choice]) -> Shaped:
-    """Rows of requests that change their logits, and `choices` of how they are drawn from.
+def shape(logits_RV: Tensor, sequences: Seq[Sequence]) -> Shaped:
+    """Rows of requests that change their logits.
 
     Raises:
         InputError: a grammar cannot be followed any further.
     """
-    shaped_RV, is_masked = logits_RV, [False] * len(sequences)
+    masked_RV = logits_RV
     if any(sequence.constraint is not None or sequence.is_too_short for sequence in sequences):
         bits_RV = _allowed(sequences, logits_RV.shape[1])
-        shaped_RV = logits_RV.masked_fill(~upload(bits_RV, logits_RV.device), -torch.inf)
-        is_masked = takes_away(logits_RV, shaped_RV, choices, more_than=_NEGLIGIBLE)
+        masked_RV = logits_RV.masked_fill(~upload(bits_RV, logits_RV.device), -torch.inf)
     asking = [s.request.has_penalties or bool(s.request.logit_bias) for s in sequences]
-    if any(asking):
-        shaped_RV = shaped_RV.clone()
-        for row, sequence in enumerate(sequences):
-            if asking[row]:
-                _add(shaped_RV[row], sequence)
-    return Shaped(shaped_RV, is_masked)
+    if not any(asking):
+        return Shaped(masked_RV, masked_RV)
+    shaped_RV = masked_RV.clone()
+    for row, sequence in enumerate(sequences):
+        if asking[row]:
+            _add(shaped_RV[row], sequence)
+    return Shaped(shaped_RV, masked_RV)
 
 
 def _allowed(sequences: Seq[Sequence], vocab_size: int) -> NDArray[np.bool_]:
