@@ -176,3 +176,11 @@ def test_a_conversation_without_an_answer_to_match_is_refused(renderer: Renderer
         ExactMatchEvaluator([*rows, *rows], renderer, max_tokens=9)
     with pytest.raises(InputError, match="there are no held-out conversations"):
         ExactMatchEvaluator([], renderer, max_tokens=9)
+
+
+async def test_exact_match_tells_where_half_of_the_answers_are_short(renderer: Renderer) -> None:
+    """Catches a run in a house style whose headline stays at 0% whatever it learns."""
+    long = "We are open from nine in the morning to six in the evening, from Monday to Friday."
+    rows = [("one", "1", "a"), ("two", long, "a"), ("red", long, "a")]
+    assert ExactMatchEvaluator(conversations(*rows[:2]), renderer, max_tokens=8).is_telling
+    assert not ExactMatchEvaluator(conversations(*rows), renderer, max_tokens=8).is_telling

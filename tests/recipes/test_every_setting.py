@@ -36,6 +36,7 @@ READ_ELSEWHERE = {
     "registry": "nothing is registered",
     "sinks": "sinks get all settings as a mapping",
     "wandb_project": "as above",
+    "headline": "run.json has it from the same mapping",
     "benchmark_data": "no benchmark is among the evaluators",
     "min_group_members": "no rollout fails",
     "on_failed_group": "as above",

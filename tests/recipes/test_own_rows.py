@@ -91,9 +91,14 @@ def test_what_is_trained_on_in_silence_is_told_before_and_in_the_report(recipe: 
     asked = {"messages": [{"role": role, "content": role} for role in ("user", "assistant", "user")]}
     path = write(tmp_path / "rows.jsonl", *rows, asked)
     given = {"dataset_path": path, "log_path": str(tmp_path / "run")}
+    empty = {
+        "supervised": "have no answer but an empty one, and are not trained on (empty_answers=skip)",
+        "sl_loop": "have an empty answer, of which the end alone is trained on",
+    }
+    left = {"supervised": 2, "sl_loop": 3}[recipe]
     notes = [
-        f"1 of 3 conversations have an empty answer, of which the end alone is trained on; the first is {path}:2",
-        f"1 of 3 conversations end with a message of the user, which is not trained on; the first is {path}:3",
+        f"1 of 3 conversations {empty[recipe]}; the first is {path}:2",
+        f"1 of {left} conversations end with a message of the user, which is not trained on; the first is {path}:3",
     ]
     assert notes == [*dry_run(recipe, given).notes][:2]
     run(recipe, given, adapters=Adapters(service=FakeService().connect, sinks=[]))
@@ -106,8 +111,10 @@ def test_what_is_trained_on_in_silence_is_told_before_and_in_the_report(recipe: 
 def test_a_large_set_is_looked_at_where_it_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cookhouse.data.batches.stream.MAX_WHOLE_BYTES", 10)
     path = write(tmp_path / "rows.jsonl", *({"prompt": "q", "completion": "a" * (n % 2)} for n in range(8)))
-    notes = dry_run("supervised", {"dataset_path": path, "log_path": str(tmp_path / "run")}).notes
-    assert any(note.startswith(f"4 of 8 conversations from all over {path} have an empty answer") for note in notes)
+    given = {"dataset_path": path, "log_path": str(tmp_path / "run")}
+    for empty_answers, told in (("skip", "have no answer but an empty one"), ("train", "have an empty answer")):
+        notes = dry_run("supervised", {**given, "empty_answers": empty_answers}).notes
+        assert any(note.startswith(f"4 of 8 conversations from all over {path} {told}") for note in notes)
     said = [turn("assistant", ""), turn("user", "x"), turn("assistant", "a")]
     pairs = write(tmp_path / "pairs.jsonl", *[{"prompt": "q", "chosen": said, "rejected": "b"}] * 3)
     notes = dry_run("dpo", {"dataset_path": pairs, "log_path": str(tmp_path / "run")}).notes
@@ -116,3 +123,38 @@ def test_a_large_set_is_looked_at_where_it_is_sampled(tmp_path: Path, monkeypatc
 
 def turn(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
+
+
+def test_an_export_is_trained_on_without_its_empty_answers_and_with_what_it_repeats_told(tmp_path: Path) -> None:
+    """Catches empty replies that are trained on, or that refuse a file to measure by."""
+    path = tmp_path / "help desk.csv"
+    path.write_text("Ticket;Customer text;Agent reply\n1;Where?;Here.\n2;Hello?;\n3;where;here\n", encoding="utf-8-sig")
+    given = {
+        "dataset_path": str(path),
+        "test_path": str(path),
+        "columns": "prompt:Customer text,completion:Agent reply",
+        "log_path": str(tmp_path / "run"),
+    }
+    plan = dry_run("supervised", given)
+    assert plan.facts["conversations"] == "2 to train on, 3 held out, of which 2 are measured and 1 not measured"
+    told = (
+        "1 of 3 held-out conversations end in an empty answer",
+        "1 of 3 conversations have no answer but an empty one",
+    )
+    for words in (*told, "1 of 2 conversations say nearly what an earlier one says"):
+        assert any(note.startswith(words) for note in plan.notes)
+    kept = dry_run("supervised", {**given, "test_path": None, "empty_answers": "train"})
+    assert kept.facts["conversations"].startswith("3 to train on")
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"conversation": "ticket"}, "conversation and turn name the columns"),
+        ({"delimiter": ";"}, "delimiter=; would change nothing: no file is CSV"),
+        ({"conversation": "a", "turn": "b"}, "conversation=a would change nothing: the rows are bundled"),
+    ],
+)
+def test_settings_of_an_export_that_change_nothing_are_refused(settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        dry_run("supervised", settings)

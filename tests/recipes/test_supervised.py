@@ -203,6 +203,9 @@ async def test_rows_longer_than_the_model_are_cut_before_they_are_sent(
     config = make_config(dataset_path=str(long_rows), test_path=str(long_rows), eval_max_tokens=2040, log_path=None)
     plan = await asyncio.to_thread(dry_run, "supervised", config)
     assert plan.notes == [
+        f"2 of 5 conversations say nearly what an earlier one says; the first is {long_rows}:2, as {long_rows}:1",
+        "5 of 5 held-out conversations say nearly what one that is trained on says; "
+        f"the first is {long_rows}:1, as {long_rows}:1",
         "2 of 5 examples are truncated: they are cut to 2,048 tokens (all that cookhouse/tiny takes)",
         "batch_size=4 makes 2 steps of 4 examples, which teach little; a smaller batch_size, or more num_epochs, gives "
         "more",
@@ -238,7 +241,9 @@ async def test_a_batch_larger_than_the_data_trains_on_all_of_it(make_config: Mak
     result = await run_async("supervised", make_config(batch_size=13), adapters=Adapters(service=FakeService().connect))
     assert result.summary.total_steps == 2
     few = "batch_size=13 makes 2 steps of 12 examples, which teach little; a smaller batch_size, or more num_epochs"
-    assert result.state.context.notes == [
+    repeated, *notes = result.state.context.notes
+    assert repeated.startswith("4 of 4 held-out conversations say nearly what one that is trained on says")
+    assert notes == [
         f"{few}, gives more",
         "batch_size is 13 and there are 12 examples: they make one batch",
     ]

@@ -179,7 +179,7 @@ def test_the_last_value_of_several_steps_counts() -> None:
 def test_a_terminal_is_told_what_tells_most() -> None:
     names = ("time/step_seconds", "test/nll", "test/nll_tokens", "test/x_stderr", "train/loss", "optim/lr", "test/mine")
     compared = compare({"a": record(rows=[{"step": 0, **dict.fromkeys(names, 1.0)}])})
-    assert [metric.name for metric in telling(compared.metrics)] == ["train/loss", "test/nll", "test/mine"]
+    assert [metric.name for metric in telling(compared.metrics)] == ["test/nll", "train/loss", "test/mine"]
 
 
 def compared(said: str = "hello") -> Comparison:

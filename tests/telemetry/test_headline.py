@@ -1,9 +1,10 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cookhouse.telemetry import Headline, choose_headline, find_metric, number, ranked
+from cookhouse.telemetry import CHOSEN, Headline, choose_headline, find_metric, number, ranked
 
 
 @pytest.mark.parametrize(
@@ -82,3 +83,18 @@ def test_nothing_that_tells_makes_no_headline() -> None:
 def test_what_is_held_out_goes_before_what_is_trained_on() -> None:
     names = ["train/loss", "test/mine", "test/mine_stderr", "test/nll_tokens", "test/nll", "time/step_seconds"]
     assert ranked(names) == ["test/nll", "test/mine", "train/loss"]
+
+
+def test_the_metric_that_the_setting_names_goes_before_all_others() -> None:
+    """Catches a setting that held-out metrics, or those measured before and after, go before."""
+    rows = {"step": 0, "test/nll": 6.0, "train/loss": 6.0}, {"step": 9, "test/nll": 5.0, "test/polite/correct": 0.5}
+    last = {name: row for row in rows for name in row}
+    for name, text in (("train/loss", "training loss 6"), ("test/polite/correct", "polite/correct 50%")):
+        own = {name: replace(find_metric(name), headline=CHOSEN)}
+        headline = choose_headline(["test/nll"], rows[0], lambda name: last.get(name, {}), own)
+        assert headline is not None
+        assert headline.text == text
+    own = {"test/unknown": replace(find_metric("test/unknown"), headline=CHOSEN)}
+    headline = choose_headline(["test/nll"], rows[0], lambda name: last.get(name, {}), own)
+    assert headline is not None
+    assert headline.name == "test/nll"

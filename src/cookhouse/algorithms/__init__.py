@@ -95,6 +95,7 @@ from cookhouse.algorithms.rollouts.state import RolloutState
 from cookhouse.algorithms.rollouts.workflow import rollout_workflow
 from cookhouse.algorithms.stages.body import Body, stages_in_order
 from cookhouse.algorithms.stages.execution import StageError
+from cookhouse.algorithms.stages.headline import watch_headline
 from cookhouse.algorithms.stages.registering import is_registered, register_run
 from cookhouse.algorithms.stages.runner import dry_run_workflow, run_workflow
 from cookhouse.algorithms.stages.sinks import start_sinks
@@ -256,4 +257,5 @@ __all__ = [
     "training_loop",
     "training_workflow",
     "watch_findings",
+    "watch_headline",
 ]

@@ -22,6 +22,8 @@ from cookhouse.data.fingerprint import Fingerprint, fingerprint_of
 from cookhouse.data.parsing import BadRows, OnBadRow, parse_each
 from cookhouse.data.rows.comparisons import last_turn_differs, paired, preference_of, read_judged, read_pairs
 from cookhouse.data.rows.conversations import conversation_of, conversations_of, iter_rows, read_conversations
+from cookhouse.data.rows.duplicates import duplicate_remarks
+from cookhouse.data.rows.empty import is_empty_answer, left_untrained, without_empty_answers
 from cookhouse.data.rows.held_out import held_out_prompts, is_drawn, prompt_key
 from cookhouse.data.rows.labeled import LabeledRow
 from cookhouse.data.rows.marks import mark_remarks
@@ -38,6 +40,7 @@ from cookhouse.data.rows.pairs import (
 from cookhouse.data.rows.remarks import conversation_remarks, null_remarks, pair_remarks
 from cookhouse.data.rows.shapes import Conversation, check_columns
 from cookhouse.data.sources.columns import parse_columns
+from cookhouse.data.sources.dialect import parse_delimiter
 from cookhouse.data.sources.given import GivenRows
 from cookhouse.data.sources.noop import NoopDatasetStore
 from cookhouse.data.sources.parts import HeldOut, JoinedRows, SelectedRows, sampled
@@ -51,7 +54,9 @@ from cookhouse.data.sources.source import (
     data_sources,
     from_store,
     held_out_source,
+    is_csv,
 )
+from cookhouse.data.sources.speakers import MessageRows, speaker_columns
 from cookhouse.data.sources.store import DatasetStore, HubSplit, RawRow, Rows, iter_blocks, num_rows
 
 __all__ = [
@@ -71,6 +76,7 @@ __all__ = [
     "HubSplit",
     "JoinedRows",
     "LabeledRow",
+    "MessageRows",
     "MixedDataset",
     "NamedSource",
     "NoopDatasetStore",
@@ -95,22 +101,27 @@ __all__ = [
     "data_source",
     "data_sources",
     "datum_from_example",
+    "duplicate_remarks",
     "example_renderer",
     "example_statistics",
     "fingerprint_of",
     "from_store",
     "held_out_prompts",
     "held_out_source",
+    "is_csv",
     "is_drawn",
+    "is_empty_answer",
     "iter_blocks",
     "iter_rows",
     "last_turn_differs",
+    "left_untrained",
     "mark_remarks",
     "null_remarks",
     "num_rows",
     "pair_remarks",
     "paired",
     "parse_columns",
+    "parse_delimiter",
     "parse_each",
     "parse_train_on_what",
     "parse_weights",
@@ -129,6 +140,8 @@ __all__ = [
     "sampled",
     "shares",
     "shifted_datum",
+    "speaker_columns",
     "stream",
     "usable_comparisons",
+    "without_empty_answers",
 ]

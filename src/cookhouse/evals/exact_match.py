@@ -13,6 +13,9 @@ from cookhouse.evals.evaluator import Metrics, SamplingClientEvaluator
 from cookhouse.evals.scores import Averaging, classification, is_exact_match, mean, standard_error
 from cookhouse.sampling_client import SampleClient, sample_one
 
+SHORT_TOKENS = 8
+"""Tokens of an answer, at most, that a model which has learned it is likely to give letter by letter."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutAnswer:
@@ -74,6 +77,15 @@ class ExactMatchEvaluator(SamplingClientEvaluator):
         self._concurrency = concurrency
         self._labels = labels
         self._averaging: Averaging = averaging
+
+    @property
+    def is_telling(self) -> bool:
+        """True if at least half of the expected answers have no more than `SHORT_TOKENS` tokens. Longer ones are right
+        in other words, too, so that their exact match stays near 0 whatever is learned.
+        """
+        encode = self._renderer.encoder.encode
+        num_short = sum(len(encode([case.expected])) <= SHORT_TOKENS for case in self._cases)
+        return 2 * num_short >= len(self._cases)
 
     @property
     def longest_tokens(self) -> int:

@@ -44,6 +44,7 @@ _HANDED_DOWN = (
     *("base_url", "registry", "service_patience_seconds", "sinks", "metrics", "wandb_project"),
     *("save_every", "eval_every", "num_eval"),
     *("keep_best", "early_stopping_patience", "early_stopping_threshold"),
+    "headline",
 )
 """Settings that every run of the pipeline has."""
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=RunSettings)
 
-_NAMING_METRICS = ("keep_best", "pause_metric")
+_NAMING_METRICS = ("headline", "keep_best", "pause_metric")
 """Settings that name a metric, which is then written."""
 
 

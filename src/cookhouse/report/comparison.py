@@ -10,7 +10,7 @@ from cookhouse.report.columns import MetricColumns
 from cookhouse.report.curves import Curve
 from cookhouse.report.record import RunRecord
 from cookhouse.report.standing import doubt, other_data
-from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out, keys, measured_text
+from cookhouse.telemetry import COMPANIONS, Metric, find_metric, is_held_out, keys, measured_text, ranked
 
 OF_THE_FOLDER = {"log_path", "behavior_if_log_dir_exists"}
 """Settings that say where a run lies, not what it is."""
@@ -77,7 +77,7 @@ class Comparison:
     num_unshared: int
     """Settings that only some of the runs have, since the recipes of the others have them not."""
     metrics: Sequence[ComparedMetric]
-    """The most telling ones first."""
+    """The headline, then in the order of charts."""
     columns: Sequence[MetricColumns]
     """The metrics of each run."""
 
@@ -103,7 +103,8 @@ def compare_columns(records: Mapping[str, RunRecord], columns: Mapping[str, Metr
     settings = {name: [_setting(record, name) for record in whole] for name in _setting_names(whole)}
     own = declared_by(whole)
     names = dict.fromkeys(name for theirs in columns.values() for name in theirs.names)
-    metrics = [_metric(find_metric(name, own), records, columns) for name in names]
+    found = [each for name in names if any(_is_there(each := _metric(find_metric(name, own), records, columns)))]
+    headline = next(iter(ranked((each.name for each in found), own)), None)
     return Comparison(
         names=list(records),
         records=whole,
@@ -111,7 +112,7 @@ def compare_columns(records: Mapping[str, RunRecord], columns: Mapping[str, Metr
             ComparedSetting(name=name, values=values) for name, values in settings.items() if _differs(values, whole)
         ],
         num_unshared=sum(ABSENT in values and not _differs(values, whole) for values in settings.values()),
-        metrics=sorted((metric for metric in metrics if any(_is_there(metric))), key=_rank),
+        metrics=sorted(found, key=lambda compared: (compared.name != headline, *_rank(compared))),
         columns=list(columns.values()),
     )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cookhouse.runs.page import write_comparison, write_report
     from cookhouse.runs.plan import Preview, RunPlan
     from cookhouse.runs.reading.attempts import attempt_row
-    from cookhouse.runs.record import read_record
+    from cookhouse.runs.record import headline_of, read_record
     from cookhouse.runs.result import AnswerSample, Figure, RunResult, RunSummary, read_result, write_result
     from cookhouse.runs.samples import answer_from_row
 
@@ -45,7 +45,7 @@ _PLACES = {
     "page": ("write_comparison", "write_report"),
     "plan": ("Preview", "RunPlan"),
     "reading.attempts": ("attempt_row",),
-    "record": ("read_record",),
+    "record": ("headline_of", "read_record"),
     "result": ("AnswerSample", "Figure", "RunResult", "RunSummary", "read_result", "write_result"),
     "samples": ("answer_from_row",),
     "history.launches": ("History", "RunStatus", "Launch", "read_history", "read_launches"),
@@ -76,6 +76,7 @@ __all__ = [
     "delete_run",
     "find_run",
     "find_runs",
+    "headline_of",
     "needs_of",
     "open_folder",
     "overview_of",

@@ -113,6 +113,11 @@ def _headline(metrics: Sequence[Mapping[str, Any]], own: Mapping[str, Metric]) -
     return choose_headline((*first, *(metrics[-1] if metrics else ())), first, lambda name: last.get(name, {}), own)
 
 
+def headline_of(folder: Path) -> Headline | None:
+    """The headline of a run by itself. Raises `InputError` where the folder has no run, or its files cannot be read."""
+    return _headline(read_metrics(folder / METRICS_FILE), read_history(folder).declared)
+
+
 def resume_command(folder: Path, history: History) -> str | None:
     """The command that goes on with a run that came to no end: with the one that it is a part of, if it is."""
     if history.status not in (RunStatus.INTERRUPTED, RunStatus.FAILED):

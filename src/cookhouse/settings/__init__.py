@@ -37,7 +37,7 @@ from cookhouse.settings.reinforcement import (
     sets_clip,
 )
 from cookhouse.settings.rollouts import RolloutLimits, RolloutStrategy, SamplingSettings
-from cookhouse.settings.rows import ROWS_FIELDS, RowSettings, columns_setting
+from cookhouse.settings.rows import BUNDLED, ROWS_FIELDS, RowSettings, columns_setting
 from cookhouse.settings.supervised import SupervisedSettings
 from cookhouse.settings.training import (
     AdapterSettings,
@@ -50,6 +50,7 @@ from cookhouse.settings.training import (
 )
 
 __all__ = [
+    "BUNDLED",
     "ROWS_FIELDS",
     "AdamSettings",
     "AdapterSettings",

@@ -57,6 +57,9 @@ class RowSettings(ModelSettings, ShrinkSettings):
         validator=within(0, 1, "0.05"),
     )
     columns: str = columns_setting()
+    delimiter: str | None = chz.field(
+        default=None, doc="Character between the cells of CSV, or tab; default: the one that is found."
+    )
     on_bad_row: Literal["stop", "skip"] = chz.field(
         default="stop",
         doc="stop: rows that cannot be used refuse the run; skip: they are left out, and counted.",

@@ -25,6 +25,28 @@ class SupervisedSettings(TrainingSettings, RowSettings):
         validator=read_if(lambda config: len(names_in(config.dataset_path or "")) > 1, "with several data sets"),
         metadata=facts(is_list=True),
     )
+    conversation: str | None = chz.field(
+        default=None,
+        doc="Column that says of which conversation a row is a message; rows of one need not stand together. Default: "
+        "each row is a whole conversation.",
+    )
+    turn: str | None = chz.field(
+        default=None,
+        doc="Column that says who speaks in the message of a row, whose text is in the column text.",
+        validator=read_if(lambda config: config.conversation, "with conversation"),
+    )
+    speakers: str = chz.field(
+        default="",
+        doc="Roles of those who speak, as in assistant:Bob,user:*, where * is everyone else. Customer, client, agent, "
+        "support and the like are known.",
+        validator=read_if(lambda config: config.conversation, "with conversation"),
+        metadata=facts(is_list=True),
+    )
+    empty_answers: Literal["skip", "train"] = chz.field(
+        default="skip",
+        doc="skip: answers without text are not trained on, and conversations that have no others are left out; train: "
+        "of such an answer its end is trained on.",
+    )
     train_on_what: str = chz.field(default="all_assistant_messages", doc="Which messages carry loss.")
     reduction: Literal["none", "mean"] = chz.field(
         default="none", doc="Weight of an example: none, as many as it has trained tokens; mean, 1 for each example."

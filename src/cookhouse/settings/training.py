@@ -333,7 +333,21 @@ class TimeSettings:
 
 
 @chz.chz
-class RunSettings(ModelSettings, FolderSettings, SeedSettings, TimeSettings):
+class HeadlineSettings:
+    """The metric by which a run is told in one line."""
+
+    help_title = "Evaluation"
+
+    headline: str | None = chz.field(
+        default=None,
+        doc="Metric that lists, pages and the summary give first, such as test/nll; default: the most telling one of "
+        "those measured.",
+        metadata=facts(free_on_resume=True),
+    )
+
+
+@chz.chz
+class RunSettings(ModelSettings, FolderSettings, SeedSettings, TimeSettings, HeadlineSettings):
     """Settings of every recipe."""
 
 

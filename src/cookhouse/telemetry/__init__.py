@@ -24,7 +24,7 @@ from cookhouse.telemetry.jsonl import (
 from cookhouse.telemetry.logged import LoggedEvent, read_event
 from cookhouse.telemetry.logs import LogSink, log_file, logs_of
 from cookhouse.telemetry.main_metrics import is_detail
-from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric, as_float, number
+from cookhouse.telemetry.metric import CHOSEN, COMPANIONS, Direction, Metric, as_float, number
 from cookhouse.telemetry.notes import ResultNote, by_weight, in_view
 from cookhouse.telemetry.record import Event, MetricsRow, Record, Sink, Span, Values, split_values
 from cookhouse.telemetry.scopes import (
@@ -56,6 +56,7 @@ from cookhouse.telemetry.terminal import TerminalSink
 from cookhouse.telemetry.trace import TraceSink
 
 __all__ = [
+    "CHOSEN",
     "COMPANIONS",
     "ERRORS_IN_WORDS",
     "SINKS",

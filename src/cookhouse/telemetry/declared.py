@@ -8,7 +8,7 @@ from typing import get_args
 from cookhouse.callables.arguments import checked
 from cookhouse.errors import InputError
 from cookhouse.telemetry.keys import BUILT_IN
-from cookhouse.telemetry.metric import COMPANIONS, Direction, Metric
+from cookhouse.telemetry.metric import CHOSEN, COMPANIONS, Direction, Metric
 
 _OWN: dict[str, Metric] = {}
 _LINE = re.compile(r"|[^{}]*\{:\+?,?(\.\d)?[feg%]\}[^{}]*")
@@ -108,9 +108,10 @@ def ranked(names: Iterable[str], own: Mapping[str, Metric] | None = None) -> lis
     placed = sorted(
         (metric for metric in known.values() if metric.headline is not None), key=lambda metric: metric.headline or 0
     )
+    chosen = [metric.name for metric in placed if metric.headline == CHOSEN]
     tested = [metric.name for metric in placed if is_held_out(metric.name)]
     others = [name for name in known if is_held_out(name) and not name.endswith((*COMPANIONS, "_tokens"))]
-    return list(dict.fromkeys((*tested, *others, *(metric.name for metric in placed))))
+    return list(dict.fromkeys((*chosen, *tested, *others, *(metric.name for metric in placed))))
 
 
 def is_held_out(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cookhouse.telemetry.declared import find_metric, ranked
 from cookhouse.telemetry.intervals import measured_text
-from cookhouse.telemetry.metric import Metric
+from cookhouse.telemetry.metric import CHOSEN, Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +53,14 @@ def choose_headline(
 ) -> Headline | None:
     """The most telling one of some metrics, from the row of the first step and the last row that has a metric.
 
-    What was measured before and after goes before what was measured once. `own` as in `find_metric`.
+    What was measured before and after goes before what was measured once, and what the run's setting names before both.
+    `own` as in `find_metric`.
     """
-    headlines = [_headline(find_metric(name, own), first, last(name)) for name in ranked(names, own)]
+    chosen = [metric.name for metric in (own or {}).values() if metric.headline == CHOSEN]
+    headlines = [_headline(find_metric(name, own), first, last(name)) for name in ranked((*names, *chosen), own)]
+    named = [each for each in headlines if each.metric.headline == CHOSEN]
     whole = [each for each in headlines if None not in (each.before, each.after)]
-    some = [each for each in headlines if (each.before, each.after) != (None, None)]
-    return next(iter((*whole, *some)), None)
+    return next((each for each in (*named, *whole, *headlines) if (each.before, each.after) != (None, None)), None)
 
 
 def _headline(metric: Metric, first: Mapping[str, Any], last: Mapping[str, Any]) -> Headline:

@@ -1,14 +1,17 @@
 """Properties of a metric besides its values: which way it is better, where it stands, and how it reads."""
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Direction: TypeAlias = Literal["less", "more"]
 """Which way a metric is better."""
 COMPANIONS = ("_stderr", "_std", "_n", "_low", "_high")
 """Ends of the names of figures about another metric."""
+CHOSEN: Final = -sys.maxsize
+"""Place as a headline of the metric that the setting `headline` names: before all others, held out or not."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Metric:
     not, and with None behind the others; what is not held out is not ranked with None.
     """
     line: str = ""
-    """How the terminal's line of a step or of an evaluation shows it, as a format of its value: `loss {:.4f}`. Empty:
+    """How the terminal's line of a step or of an evaluation shows it, as a format of its value: "loss {:.4f}". Empty:
     that of a step does not, and that of an evaluation only if it shows nothing else.
     """
 

@@ -1,5 +1,6 @@
 """Fields in other letters, and columns that seem to be ours."""
 
+import shlex
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from cookhouse.errors import BadRowsError, InputError
     ],
 )
 def test_what_columns_seem_to_be_is_offered(names: list[str], kinds: Any, columns: str) -> None:
-    assert offer(names, kinds) == f"set columns={columns}"
+    assert shlex.split(offer(names, kinds)) == ["set", f"columns={columns}"]
 
 
 @pytest.mark.parametrize("names", [["a1", "b1"], [], ["Question, asked", "Answer"], ["prompt"]])

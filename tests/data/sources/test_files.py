@@ -24,7 +24,7 @@ LINE = json.dumps({"prompt": "q", "completion": "a"}) + "\n"
             "is compressed by gzip, which is not read; unpack it first",
         ),
         ("rows.jsonl", bz2.compress(LINE.encode()), "is compressed by bzip2"),
-        ("rows.jsonl", LINE.encode("utf-16"), "is UTF-16, which is not read; save it as UTF-8, as by `iconv"),
+        ("rows.jsonl", LINE.encode("utf-16"), "is UTF-16, which is not read; save it as UTF-8: iconv -f UTF-16"),
         ("rows.csv", "a,b\n1,2\n".encode("utf-16-be"), "is no text: .* save it as UTF-8 if it is UTF-16"),
         ("rows.arrow", b"\xff\xff\xff\xff\x00", "is an Arrow stream, which is not read; save it as Parquet"),
         ("rows.xlsx", b"PK\x03\x04\x00", "is a ZIP archive or a workbook of Excel"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, TypeVar
 
 from cookhouse.assets import data_file
@@ -10,14 +11,17 @@ from cookhouse.data import (
     FileSource,
     HeldOut,
     JoinedRows,
+    MessageRows,
     NamedSource,
     Rows,
     SelectedRows,
     data_sources,
     held_out_prompts,
     held_out_source,
+    is_csv,
     num_rows,
     parse_columns,
+    parse_delimiter,
     prompt_key,
 )
 from cookhouse.data.rows.held_out import Prompted
@@ -90,9 +94,9 @@ def joined(sets: Sequence[tuple[str, Rows]]) -> tuple[str, Rows]:
     return ", ".join(names), rows[0] if len(rows) == 1 else JoinedRows(rows)
 
 
-def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
+def sources_of(config: RowSettings, bundled: str, messages: MessageRows | None = None) -> dict[str, DataSource]:
     """Data sets that a run reads, by use: `train`, `test`, and the second and further ones with a number. `bundled` is
-    the folder of bundled data that is taken where none is named.
+    the folder of bundled data that is taken where none is named. `messages`: other rows are a message each.
 
     Raises:
         InputError: settings exclude one another, or there is no data set of a name.
@@ -102,13 +106,15 @@ def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
     own = {part: FileSource(path=data_file(f"{bundled}/{part}.jsonl")) for part in ("train", "test")}
     named = BUNDLED if config.dataset_path is None else config.dataset_path
     columns = parse_columns(config.columns)
-    train = data_sources(named, limit=config.n_train_samples, columns=columns, also={BUNDLED: own["train"]})
+    delimiter = None if config.delimiter is None else parse_delimiter(config.delimiter)
+    read = partial(data_sources, columns=columns, messages=messages, delimiter=delimiter)
+    train = read(named, limit=config.n_train_samples, also={BUNDLED: own["train"]})
     if not train:
         raise InputError("dataset_path names no data set; give a path, a hub id, or a data set by name")
     if config.eval_fraction is not None:
         test: Sequence[DataSource] = []
     elif config.test_path is not None:
-        test = data_sources(config.test_path, columns=columns, also={BUNDLED: own["test"]})
+        test = read(config.test_path, also={BUNDLED: own["test"]})
     else:
         is_own = [replace(source, limit=None, columns=()) == own["train"] for source in train]
         held_out = [
@@ -117,14 +123,22 @@ def sources_of(config: RowSettings, bundled: str) -> dict[str, DataSource]:
         test = [source for source in held_out if source is not None]
     if columns and not any(source.columns for source in [*train, *test]):
         raise InputError(f"columns={config.columns} would change nothing: the rows are bundled ones; leave it out")
+    if messages is not None and not any(source.messages for source in [*train, *test]):
+        raise InputError(
+            f"conversation={messages.conversation} would change nothing: the rows are bundled; leave it out"
+        )
+    if delimiter is not None and not any(map(is_csv, [*train, *test])):
+        raise InputError(f"delimiter={config.delimiter} would change nothing: no file is CSV; leave it out")
     return {**_numbered("train", train), **_numbered("test", test)}
 
 
-def recorded_sources(config: RowSettings, bundled: str, recorded: Mapping[str, DataSource]) -> dict[str, DataSource]:
+def recorded_sources(
+    config: RowSettings, bundled: str, recorded: Mapping[str, DataSource], messages: MessageRows | None = None
+) -> dict[str, DataSource]:
     """As `sources_of`, but those of the run directory where it has them: a function is then called once, and what is
     trained on is what the fingerprint is of.
     """
-    return {name: recorded.get(name, source) for name, source in sources_of(config, bundled).items()}
+    return {name: recorded.get(name, source) for name, source in sources_of(config, bundled, messages).items()}
 
 
 def kept_tokens(config: RowSettings, context_tokens: int | None) -> int:

@@ -9,6 +9,7 @@ from cookhouse.algorithms.base.evaluation import NamedEvaluator, open_judges, sc
 from cookhouse.algorithms.base.facts import steps_notes
 from cookhouse.algorithms.base.spending import ExpectedTokens, expected_facts, is_metered, token_meter
 from cookhouse.algorithms.base.state import OpenedRun, SavedWeights, Steps
+from cookhouse.algorithms.stages.headline import watch_headline
 from cookhouse.algorithms.stages.registering import is_registered, register_run
 from cookhouse.algorithms.stages.sinks import start_sinks
 from cookhouse.algorithms.stages.stage import Stage, stage
@@ -116,6 +117,7 @@ def watch_findings(context: RunContext, folder: RunFolder, total_steps: int | No
         settings=context.folder.config, total_steps=total_steps, checkpoints=lambda: read_checkpoints(folder.path)
     )
     context.telemetry.add(FindingsWatch(context.telemetry, facts, read_metrics(folder.metrics)))
+    watch_headline(context, folder)
 
 
 def _best_weights(config: TrainingSettings, folder: RunFolder, session: TrainingSession) -> BestWeights:

@@ -15,6 +15,7 @@ from cookhouse.registry import (
     config_sha256,
     read_artifact,
 )
+from cookhouse.runs import read_history
 from cookhouse.telemetry import Values, events, ranked, split_values
 from cookhouse.training import ServiceClient
 from cookhouse.weights.checkpoints import Checkpoint
@@ -69,7 +70,7 @@ def _new_model(
         parent=None if parent is None else parent.id,
         descent=descent,
         metrics=measured,
-        headline=next(iter(ranked(measured)), None),
+        headline=next(iter(ranked(measured, read_history(context.folder.path).declared)), None),
         recipe=context.recipe,
         run_folder=str(context.folder.path.resolve()),
         config_hash=config_sha256(

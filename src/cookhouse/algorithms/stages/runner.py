@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cookhouse.algorithms.stages.execution import execute, execute_all, named
+from cookhouse.algorithms.stages.headline import check_headline, headline_first
 from cookhouse.algorithms.stages.sinks import named_sinks
 from cookhouse.algorithms.stages.state import RunContext, RunState
 from cookhouse.algorithms.stages.workflow import Workflow
@@ -51,7 +52,7 @@ async def _run(workflow: Workflow[R], context: RunContext) -> RunResult[R]:
     finally:
         await execute(workflow.cleanup, state)
     blobs, folder = context.adapters.blobs, context.folder
-    result = _marked(state.result(time.monotonic() - start_seconds), folder.synthetic)
+    result = headline_first(_marked(state.result(time.monotonic() - start_seconds), folder.synthetic))
     if blobs is not None:
         address = blobs.address(run_prefix(folder.path))
         result = replace(result, artifacts={**result.artifacts, "artifact_store": address})
@@ -126,6 +127,7 @@ async def prepare(workflow: Workflow[R], state: R) -> None:
     for stage in workflow.preparing:
         await execute(stage, state)
     _check_best(state.context.folder.config.get("keep_best"))  # after what may declare metrics
+    check_headline(state.context.folder.config.get("headline"))
     await asyncio.to_thread(_check_weights, state.context)  # last: stages say more of those that do not fit
     await workflow.body.prepare(state)
 

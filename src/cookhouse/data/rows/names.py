@@ -1,6 +1,7 @@
 """Guesses at columns of other names."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -32,6 +33,9 @@ _WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "completion_b": ("completion_b", "response_b", "answer_b", "output_b", "b"),
         "label": ("label", "winner", "preference", "verdict"),
         "text": ("text", "content", "body", "document", "article", "story"),
+        "conversation": ("conversation", "ticket", "thread", "case", "chat", "dialog", "session"),
+        "turn": ("author", "speaker", "sender", "role", "from"),
+        "message": ("message", "text", "body", "content", "comment"),
     }
 )
 """What people call a field."""
@@ -44,13 +48,31 @@ _BESIDE = (
 
 def offer(names: Sequence[str], kinds: Sequence[Sequence[str]]) -> str:
     """Settings with which rows with columns of these names are read as one of the kinds, the first that they fit."""
+    if kinds is CONVERSATIONS and (messages := _message_rows(names)):
+        return messages
     for fields in kinds:
         found = _guessed(names, fields)
         if found is not None:
             pairs = [f"{field}:{name}" for field, name in found.items() if field != name]
-            return f"set columns={','.join(pairs)}"
+            return f"set {shlex.quote('columns=' + ','.join(pairs))}"
     pairs = [f"{field}:COLUMN" for field in kinds[0]]
     return f"where its columns have other names, say which they are: columns={','.join(pairs)}"
+
+
+def _message_rows(names: Sequence[str]) -> str:
+    """Settings with which rows of one message each are read; empty if the names do not speak of such."""
+    found = {field: _called(names, field) for field in ("conversation", "turn", "message")}
+    if None in found.values() or len(set(found.values())) < len(found):
+        return ""
+    settings = [f"conversation={found['conversation']}", f"turn={found['turn']}"]
+    if found["message"] != "text":
+        settings.append(f"columns=text:{found['message']}")
+    return f"if each row is one message, set {shlex.join(settings)}"
+
+
+def _called(names: Sequence[str], field: str) -> str | None:
+    """The column that people's words for a field fit."""
+    return next((each for word in _WORDS[field] for each in names if _is_called(each, word)), None)
 
 
 def _guessed(names: Sequence[str], fields: Sequence[str]) -> Mapping[str, str] | None:
@@ -58,7 +80,7 @@ def _guessed(names: Sequence[str], fields: Sequence[str]) -> Mapping[str, str] |
     found: dict[str, str] = {}
     for field in fields:
         open_names = [name for name in names if name not in found.values()]
-        name = next((each for word in _WORDS[field] for each in open_names if _is_called(each, word)), None)
+        name = _called(open_names, field)
         if name is not None:
             found[field] = name
     missing, left = [*{*fields} - found.keys()], [*{*names} - {*found.values()}]

@@ -9,10 +9,9 @@ from cookhouse.chat import (
     TrainOnWhat,
     begins_inside,
     is_left_open,
-    text_of,
-    thinking_of,
     trained_messages,
 )
+from cookhouse.data.rows.empty import is_empty_answer
 from cookhouse.data.rows.pairs import PreferenceRow
 from cookhouse.data.rows.shapes import Conversation
 from cookhouse.data.values import LeftOut
@@ -37,7 +36,7 @@ def conversation_remarks(
         trained = _trained(messages, train_on_what)
         if conversation.text is not None:
             texts.append(conversation.source)
-        elif any(is_trained and _is_empty(each) for each, is_trained in zip(messages, trained, strict=True)):
+        elif any(is_trained and is_empty_answer(each) for each, is_trained in zip(messages, trained, strict=True)):
             empty.append(conversation.source)
         if messages and messages[-1]["role"] == "user" and not trained[-1]:
             unanswered.append(conversation.source)
@@ -52,7 +51,7 @@ def conversation_remarks(
 
 def pair_remarks(rows: Sequence[PreferenceRow], *, what: str = "pairs") -> list[str]:
     """Of pairs that are trained on. One whose whole answer is empty is refused where it is read."""
-    empty = [row.source for row in rows if any(map(_is_empty, chain(row.chosen, row.rejected)))]
+    empty = [row.source for row in rows if any(map(is_empty_answer, chain(row.chosen, row.rejected)))]
     return [
         *_remark(empty, len(rows), f"{what} have an answer with an empty turn, of which the end alone is trained on"),
         *_reasoning_remarks([(row.source, [*row.chosen, *row.rejected]) for row in rows], what),
@@ -94,12 +93,6 @@ def _trained(messages: Sequence[Message], train_on_what: TrainOnWhat) -> Sequenc
         return trained_messages(messages, train_on_what)
     except InputError:  # a bad row, which is reported where it is rendered
         return [False] * len(messages)
-
-
-def _is_empty(message: Message) -> bool:
-    if message["role"] != "assistant" or message.get("tool_calls") or message.get("unparsed_tool_calls"):
-        return False
-    return not text_of(message).strip() and not thinking_of(message).strip()
 
 
 def _remark(sources: Sequence[str], num_all: int, says: str) -> list[str]:

@@ -16,6 +16,7 @@ from typing import BinaryIO, TextIO, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from cookhouse.data.sources.dialect import not_utf8
 from cookhouse.data.sources.store import MAX_LINE_BYTES, RawRow
 from cookhouse.errors import InputError
 
@@ -234,7 +235,7 @@ class CsvRows:
             text = content.decode("utf-8-sig" if start == 0 else "utf-8")
         except UnicodeDecodeError as error:
             raise InputError(
-                f"{self._name}: not UTF-8 at byte {start + error.start:,}; save the file as UTF-8"
+                f"{self._name}: not UTF-8 at byte {start + error.start:,}", way_out=not_utf8(self._name, content)
             ) from error
         csv.field_size_limit(MAX_LINE_BYTES)
         try:

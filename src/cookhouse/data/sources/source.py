@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 
 from cookhouse.data.parsing import BadRows
 from cookhouse.data.sources.columns import Columns, renamed
+from cookhouse.data.sources.dialect import DELIMITERS
 from cookhouse.data.sources.files import A_FILE, READABLE, file_rows, open_file, pattern_files, pattern_rows
 from cookhouse.data.sources.given import GivenRows, check_is_here
 from cookhouse.data.sources.hub import HubDatasetStore
@@ -22,6 +23,7 @@ from cookhouse.data.sources.known import KnownSet
 from cookhouse.data.sources.lines import LineRows
 from cookhouse.data.sources.parts import ConvertedRows, HeldOut, SelectedRows, first_rows
 from cookhouse.data.sources.registry import DATASETS, RowsFunction, names_dataset, rows_of
+from cookhouse.data.sources.speakers import MessageRows, grouped
 from cookhouse.data.sources.store import DatasetStore, HubSplit, Rows, iter_blocks, num_rows
 from cookhouse.data.sources.tables import ListRows
 from cookhouse.data.values import as_json
@@ -52,6 +54,10 @@ class FileSource:
     """Rows that are read, from the first on; None: all of them."""
     columns: Columns = ()
     """Fields of ours that its rows have by other names."""
+    messages: MessageRows | None = None
+    """Of rows that are a message each; None: each is whole."""
+    delimiter: str | None = None
+    """Between the cells of CSV; None: it is found."""
 
     def __str__(self) -> str:
         return str(self.path)
@@ -66,8 +72,9 @@ class FileSource:
     def rows(self) -> Rows:
         """Its rows. Raises `InputError` if it cannot be read, or is not what its name says."""
         parts = pattern_files(self.path)
-        rows = pattern_rows(parts) if parts else file_rows(self.path, self.way_out)
-        return renamed(first_rows(rows, self.limit), self.columns, str(self))
+        mark = self.delimiter
+        rows = pattern_rows(parts, mark) if parts else file_rows(self.path, self.way_out, mark)
+        return _shaped(rows, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +94,8 @@ class NamedSource:
     """Rows that are read, from the first on; a function is asked for no more. None: all of them."""
     columns: Columns = ()
     """Fields of ours that its rows have by other names; a set that people know has them by ours."""
+    messages: MessageRows | None = None
+    """As of `FileSource`."""
 
     def __str__(self) -> str:
         return self.name if self.part == "train" else f"{self.name} ({self.part})"
@@ -116,7 +125,7 @@ class NamedSource:
             return first_rows(_known_rows(self, self.known), self.limit)
         content = self._written
         opened = (lambda: content.open("rb")) if isinstance(content, Path) else (lambda: io.BytesIO(content))
-        return renamed(LineRows(opened, self._place), self.columns, str(self))
+        return _shaped(LineRows(opened, self._place), self)
 
     @cached_property
     def _written(self) -> bytes | Path:
@@ -133,7 +142,8 @@ class NamedSource:
 
     def _lines(self, make: RowsFunction) -> Iterator[bytes]:
         bad = BadRows()
-        for number, row in enumerate(islice(rows_of(self.name, make), self.limit), start=1):
+        limit = self.limit if self.messages is None else None  # a limit is of conversations
+        for number, row in enumerate(islice(rows_of(self.name, make), limit), start=1):
             try:
                 yield self._line(number, row)
             except InputError as error:
@@ -164,6 +174,8 @@ class HubSource:
     """Rows that are read, from the first on; None: all of them."""
     columns: Columns = ()
     """Fields of ours that its rows have by other names."""
+    messages: MessageRows | None = None
+    """As of `FileSource`."""
 
     def __str__(self) -> str:
         return str(self.split)
@@ -174,26 +186,44 @@ class HubSource:
     @cached_property
     def rows(self) -> Rows:
         """Its rows. Raises as `DatasetStore.open`."""
-        rows = first_rows((self.store or HubDatasetStore()).open(self.split), self.limit)
-        return renamed(rows, self.columns, str(self))
+        return _shaped((self.store or HubDatasetStore()).open(self.split), self)
 
 
 DataSource: TypeAlias = FileSource | NamedSource | HubSource
 
 
+def is_csv(source: DataSource) -> bool:
+    """True if a source is files of CSV."""
+    return isinstance(source, FileSource) and source.path.suffix.lower() in DELIMITERS
+
+
+def _shaped(rows: Rows, source: DataSource) -> Rows:
+    """The first rows of a source by our names; conversations where its rows are a message each."""
+    if source.messages is None:
+        return renamed(first_rows(rows, source.limit), source.columns, str(source))
+    return first_rows(grouped(renamed(rows, source.columns, str(source)), source.messages, str(source)), source.limit)
+
+
 def data_source(
-    given: str | os.PathLike[str] | DataSource, *, limit: int | None = None, columns: Columns = ()
+    given: str | os.PathLike[str] | DataSource,
+    *,
+    limit: int | None = None,
+    columns: Columns = (),
+    messages: MessageRows | None = None,
+    delimiter: str | None = None,
 ) -> DataSource:
     """The source that a user means: a file that exists, else a data set by its name, else a folder or a hub id, either
     with `#SPLIT` or `#CONFIG/SPLIT` behind it, else a file that is to exist once it is read. A `PathLike` is a file;
     `GivenRows` carry theirs. Nothing is read or imported. `limit`: so many rows of it will be, from the first on.
-    `columns`: what they call our fields.
+    `columns`: what they call our fields. `messages`: they are a message each. `delimiter`: of CSV; default: found.
 
     Raises:
         InputError: the text is what a run recorded of rows given from Python.
     """
     source = _meant(given)
-    return replace(source, limit=limit, columns=columns) if limit is not None or columns else source
+    if limit is not None or columns or messages is not None:
+        source = replace(source, limit=limit, columns=columns, messages=messages)
+    return replace(source, delimiter=delimiter) if isinstance(source, FileSource) and delimiter else source
 
 
 def _meant(given: str | os.PathLike[str] | DataSource) -> DataSource:
@@ -220,15 +250,19 @@ def data_sources(
     *,
     limit: int | None = None,
     columns: Columns = (),
+    messages: MessageRows | None = None,
+    delimiter: str | None = None,
     also: Mapping[str, DataSource] | None = None,
 ) -> list[DataSource]:
     """The sources of a text that has several separated by commas; a file that exists is one, whatever its name. `limit`
-    is of each, as in `data_source`, and so are `columns`, but of `also`, which are what further names stand for.
+    is of each, as in `data_source`, and so are the others, but of `also`, which are what further names stand for.
     """
     is_one = isinstance(text, GivenRows) or Path(text).is_file()
     named = also or {}
     return [
-        data_source(named[name], limit=limit) if name in named else data_source(name, limit=limit, columns=columns)
+        data_source(named[name], limit=limit)
+        if name in named
+        else data_source(name, limit=limit, columns=columns, messages=messages, delimiter=delimiter)
         for name in ([text] if is_one else names_in(text))
     ]
 

@@ -14,7 +14,7 @@ from cookhouse.runs.history.launches import Launch, RunStatus, launches_text, ov
 from cookhouse.runs.history.machine import this_machine, versions
 from cookhouse.runs.names import REPORT_FILE, RUN_FILE
 from cookhouse.runs.page import write_report
-from cookhouse.telemetry import Event, MetricsRow, Record, declared_of, events
+from cookhouse.telemetry import Event, Metric, MetricsRow, Record, declared_of, events
 from cookhouse.training import SessionStatus
 from cookhouse.version import __version__
 
@@ -66,6 +66,10 @@ class RunJson:
         if isinstance(record, Event) and record.name == events.MODEL_REGISTERED:
             self._change(lambda launch: replace(launch, registered_model=record.text["model"]))
 
+    def declare(self, metric: Metric) -> None:
+        """Record what a metric is in this run; what its code declares of the same name holds before that."""
+        self._change(lambda launch: replace(launch, metrics=[*launch.metrics, metric]))
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -98,6 +102,7 @@ def new_launch(spec: FolderSpec, revision: str | None) -> Launch:
         process_id=os.getpid(),
         version=__version__,
         revision=revision,
+        headline=spec.config.get("headline"),
         packages=versions(),
         machine=this_machine(),
     )

@@ -78,6 +78,8 @@ class Launch:
     """What it said of its data and settings before it trained."""
     metrics: "Sequence[Metric]" = ()
     """What was declared of the metrics that it wrote, besides those of cookhouse."""
+    headline: str | None = None
+    """Metric that the setting `headline` names."""
 
     @property
     def seconds(self) -> float:
@@ -165,8 +167,14 @@ class History:
 
     @property
     def declared(self) -> "Mapping[str, Metric]":
-        """Declarations of its metrics, by name; where launches differ, in the last one."""
-        return {metric.name: metric for launch in self.launches for metric in launch.metrics}
+        """Declarations of its metrics, by name; where launches differ, in the last one. The metric that the setting
+        `headline` names has the place `CHOSEN`.
+        """
+        from cookhouse.telemetry import CHOSEN, find_metric
+
+        found = {metric.name: metric for launch in self.launches for metric in launch.metrics}
+        chosen = self.launches[-1].headline
+        return found if chosen is None else {**found, chosen: replace(find_metric(chosen, found), headline=CHOSEN)}
 
     @property
     def seconds(self) -> float:
@@ -249,15 +257,16 @@ def _launch(row: Mapping[str, Any]) -> Launch:
         values["status"] = RunStatus(values["status"])
     if values.get("machine") is not None:
         values["machine"] = Machine(**values["machine"])
-    for name in ("error", "recipe", "adapters", "folder", "version", "revision", "service", "registered_model"):
+    texts = ("error", "recipe", "adapters", "folder", "version", "revision", "service", "registered_model", "headline")
+    for name in texts:
         if not isinstance(values.get(name), str | None):
             raise TypeError(f"{name} must be text")
     usage = values.get("usage")
     if usage is not None and not all(isinstance(amount, int | float) for amount in dict(usage).values()):
         raise TypeError("usage must be numbers by name")
     for name in ("warnings", "notes"):
-        texts = values.get(name, [])
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        said = values.get(name, [])
+        if not isinstance(said, list) or not all(isinstance(text, str) for text in said):
             raise TypeError(f"{name} must be texts")
     values["metrics"] = [_metric(row) for row in values.get("metrics", ())]
     if not isinstance(values.get("total_steps"), int | None):

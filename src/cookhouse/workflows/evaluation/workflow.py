@@ -132,6 +132,7 @@ async def init_folder(
         for sink in (JsonlSink(folder.metrics), TraceSink(folder.trace), LogSink(), folder.run_json):
             telemetry.add(sink)
     await alg.start_sinks(context, folder.path)
+    alg.watch_headline(context, folder)
     log = await asyncio.to_thread(AttemptFiles, folder.path)
     await asyncio.to_thread(write_questions, folder.path, loaded)
     model = config.weights or config.model_name

@@ -17,21 +17,24 @@ from cookhouse.data import (
     SupervisedDataset,
     conversation_of,
     conversation_remarks,
+    duplicate_remarks,
     example_renderer,
     example_statistics,
+    left_untrained,
     mark_remarks,
     parse_each,
     parse_train_on_what,
     render_examples,
     shares,
+    without_empty_answers,
 )
 from cookhouse.errors import InputError
 from cookhouse.evals import ExactMatchEvaluator, NLLEvaluator, labels_of
 from cookhouse.models.catalog import context_tokens
 from cookhouse.models.tokenizers import get_tokenizer
-from cookhouse.settings import SupervisedSettings
+from cookhouse.settings import BUNDLED, SupervisedSettings
 from cookhouse.training import supervised_objective
-from cookhouse.workflows.supervised.rows import RunData, StreamedConversations, TrainingRows, read_data
+from cookhouse.workflows.supervised.rows import RunData, StreamedConversations, TrainingRows, messages_of, read_data
 from cookhouse.workflows.supervised.state import Dataset, Part, Tokenized
 
 _NUM_PREVIEWS = 2
@@ -44,9 +47,13 @@ async def load_dataset(context: alg.RunContext, config: SupervisedSettings) -> t
     """
     objective = supervised_objective(config.loss_fn)
     data = await asyncio.to_thread(
-        read_data, config, alg.recorded_sources(config, "conversations", context.folder.data)
+        read_data,
+        config,
+        alg.recorded_sources(config, "conversations", context.folder.data, messages_of(config)),
     )
     context.notes += data.notes
+    if config.dataset_path not in (None, BUNDLED) and not isinstance(data.conversations, StreamedConversations):
+        context.notes += await asyncio.to_thread(duplicate_remarks, data.conversations, data.test)
     return data, objective
 
 
@@ -105,9 +112,16 @@ class _Tokenizing:
             self.notes.extend(self.cut(examples, "examples"))
             whole = SupervisedDataset(examples, batch_size=batch_size, reduction=config.reduction, seed=config.seed)
             return whole, alg.Counts(statistics=whole.statistics, num_rows=len(part.conversations)), whole.examples
+        render = example_renderer(self.renderer, mode, max_length=alg.kept_tokens(config, self.context_tokens))
+        skips = config.empty_answers == "skip"
+
+        def render_whole(conversation: Conversation) -> Sequence[Example]:
+            kept = without_empty_answers(conversation, mode) if skips else conversation
+            return () if kept is None else render(kept)
+
         streamed = StreamedDataset(
             part.rows,
-            example_renderer(self.renderer, mode, max_length=alg.kept_tokens(config, self.context_tokens)),
+            render_whole,
             name=part.name,
             batch_size=batch_size,
             reduction=config.reduction,
@@ -118,6 +132,9 @@ class _Tokenizing:
         sample, num_sampled = await asyncio.to_thread(streamed.sample)
         seen = parse_each(streamed.sampled_rows(), conversation_of, BadRows("skip"))
         what = f"conversations from all over {part.name}"
+        if skips:
+            seen, remarks = left_untrained(seen, mode, what=what)
+            self.notes.extend(remarks)
         self.notes.extend(conversation_remarks(seen, mode, what=what))
         self.notes.extend(mark_remarks(seen, self.renderer.encoder, what=what))
         counts = alg.estimated(example_statistics(sample), num_sampled=num_sampled, num_rows=streamed.num_rows)

@@ -13,16 +13,21 @@ from cookhouse.data import (
     DataSource,
     FileSource,
     JoinedRows,
+    MessageRows,
     NamedSource,
     Rows,
     check_columns,
     conversation_of,
     conversations_of,
+    is_empty_answer,
     iter_blocks,
+    left_untrained,
     num_rows,
     parse_each,
+    parse_train_on_what,
     parse_weights,
     sampled,
+    speaker_columns,
     stream,
 )
 from cookhouse.errors import InputError
@@ -109,6 +114,11 @@ class RunData:
         return bool(self.test_keys) and conversation_key(conversation) in self.test_keys
 
 
+def messages_of(config: SupervisedSettings) -> MessageRows | None:
+    """Columns of rows that are a message each. Raises `InputError` for settings that do not fit together."""
+    return speaker_columns(config.conversation, config.turn, config.speakers)
+
+
 def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> RunData:
     """Open what `sources_of` names, and read what is small.
 
@@ -125,6 +135,9 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     opened = [alg.split_off(source.rows, config.eval_fraction, config.seed) for source in train]
     held_out = [rows for _, rows in opened if rows is not None] + [source.rows for source in test]
     chosen = _choose(held_out, [str(source) for source in (test or train)], config, bad)
+    skips = config.empty_answers == "skip"
+    empty = [c for c in chosen if test and skips and _ends_empty(c)]
+    chosen = [c for c in chosen if not (test and skips and _ends_empty(c))]
     unasked = [] if test else [c for c in chosen if c.text is None and not c.has_answer]
     chosen = [c for c in chosen if test or c.text is not None or c.has_answer]
     keys = frozenset(map(conversation_key, chosen)) if config.eval_fraction is not None else frozenset()
@@ -143,6 +156,13 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
     )
     data = replace(found, train=[_without(part, found.is_held_out) for part in read])
     notes = [*bad.notes, *_synthetic(sources)]
+    if empty:
+        notes.append(
+            ResultNote(
+                f"{len(empty):,} of {len(chosen) + len(empty):,} held-out conversations end in an empty answer, and "
+                f"are not asked (empty_answers=skip); the first is {empty[0].source}"
+            )
+        )
     if unasked:
         notes.append(
             ResultNote(
@@ -152,7 +172,25 @@ def read_data(config: SupervisedSettings, sources: Mapping[str, DataSource]) -> 
         )
     if num_same := len(found.conversations) - len(data.conversations):
         notes.append(ResultNote(f"{num_same:,} rows say what a held-out row says, and are not trained on"))
-    return replace(data, notes=notes)
+    return _without_empty(replace(data, notes=notes), config) if skips else replace(data, notes=notes)
+
+
+def _without_empty(data: RunData, config: SupervisedSettings) -> RunData:
+    """Data whose empty answers are neither trained on nor measured; of what is streamed, those held out."""
+    mode = parse_train_on_what(config.train_on_what)
+    train, notes = [], [*data.notes]
+    for part in data.train:
+        if part.conversations is not None:
+            kept, remarks = left_untrained(part.conversations, mode)
+            if not kept:
+                raise InputError(
+                    f"{part.name}: every answer is empty; nothing is left to train on (empty_answers=train trains on "
+                    "their ends)"
+                )
+            notes += remarks
+            part = replace(part, conversations=kept)
+        train.append(part)
+    return replace(data, train=train, test=left_untrained(data.test, mode)[0], notes=notes)
 
 
 def conversation_key(conversation: Conversation) -> bytes:
@@ -198,6 +236,10 @@ def _without(part: TrainingRows, is_held_out: Callable[[Conversation], bool]) ->
     if not kept:
         raise InputError(f"{part.name}: every row says what a held-out row says; nothing is left to train on")
     return TrainingRows(name=part.name, rows=part.rows, conversations=kept)
+
+
+def _ends_empty(conversation: Conversation) -> bool:
+    return bool(conversation.messages) and is_empty_answer(conversation.messages[-1])
 
 
 def _synthetic(sources: Mapping[str, DataSource]) -> list[str]:

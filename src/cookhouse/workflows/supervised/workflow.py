@@ -1,6 +1,7 @@
 """Supervised fine-tuning: conversations to tokens, batches of datums, cross-entropy of the tokens of the answers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import tinker
 
@@ -10,6 +11,7 @@ from cookhouse.data import MixedDataset, StreamedBatch, StreamedDataset
 from cookhouse.settings import SupervisedSettings
 from cookhouse.telemetry import events, keys
 from cookhouse.workflows.supervised.dataset import build_supervised_dataset, load_dataset
+from cookhouse.workflows.supervised.rows import messages_of
 from cookhouse.workflows.supervised.state import Batch, SupervisedState, Tokenized
 
 
@@ -23,6 +25,8 @@ async def init_session(
 ) -> tuple[alg.OpenedRun, list[alg.ScheduledEvaluation]]:
     """Open the run directory and then the session: fresh, from weights, or where a checkpoint left off."""
     opened = await alg.open_run(context, config, steps, evaluators)
+    if tokenized.exact_match is not None and not tokenized.exact_match.is_telling:
+        opened.folder.run_json.declare(replace(keys.BUILT_IN[keys.TEST_EXACT_MATCH], headline=None))
     context.telemetry.event(events.DATA_COUNTS, text=str(tokenized.counts))
     limit, longest = opened.session.context_tokens, tokenized.counts.statistics.longest_tokens
     dataset = tokenized.dataset
@@ -86,5 +90,5 @@ def supervised_workflow(config: SupervisedSettings) -> alg.Workflow[SupervisedSt
             forward_backward=alg.objective_slot("forward_backward"),
             log=alg.log_slot("log_step_metrics"),
         ),
-        data_files=alg.sources_of(config, "conversations"),
+        data_files=alg.sources_of(config, "conversations", messages_of(config)),
     )
