@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
+from scripts.docs.signatures import with_directives
 
 from cookhouse.cli.main import app as command_line
 from cookhouse.diagnosis import RULES
@@ -22,7 +23,7 @@ _MARK = re.compile(r"^<!-- generated: (?P<name>[a-z-]+) -->$", re.MULTILINE)
 def fill_in(app: Any, page: str, source: list[str]) -> None:
     """What Sphinx calls with the text of each page, which is replaced in place."""
     del app, page
-    source[0] = filled_in(source[0])
+    source[0] = with_directives(filled_in(source[0]))
 
 
 def filled_in(text: str) -> str:

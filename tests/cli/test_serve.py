@@ -272,6 +272,32 @@ def test_beside_a_command_any_port_does(tmp_path: Path, monkeypatch: pytest.Monk
     assert seen == [(0, ["python", "train.py", "--port", "5"])]
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--", "python", "my script.py"], ["--started-as=--state-dir here -- python 'my script.py'"]),
+        (["--api-key", "tml-own", "--", "python", "train.py"], []),
+        ([], []),
+    ],
+)
+def test_words_are_told_to_a_server_with_one_client(
+    words: list[str], told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a refusal without the line to type, and keys or folders of a line that other clients are told."""
+    seen: list[Sequence[str]] = []
+
+    async def take(*arguments: Any) -> int:
+        seen.append(arguments[-1])
+        return 0
+
+    monkeypatch.setattr("cookhouse.cli.serve.command._run_in_foreground", take)
+    monkeypatch.setattr("cookhouse.cli.serve.command._check_port_is_free", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    with contextlib.suppress(typer.Exit):
+        typer.main.get_command(app)(["serve", "--state-dir", "here", *words], standalone_mode=False)
+    assert [word for word in seen[0] if word.startswith("--started-as")] == told
+
+
 def exit_code(words: list[str]) -> object:
     with pytest.raises(SystemExit) as caught:
         main(words)

@@ -21,6 +21,8 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 _COMMENT = re.compile(r"^<!-- tests: (?P<told>.+?) -->$")
+_SIGNATURES = "<!-- signatures: "
+"""What stands before a block that `scripts.docs.signatures` writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,20 +39,20 @@ class Block:
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """Those of a page, from the first; directives are not among them."""
-    told = None
+    """Those of a page, from the first; directives and signatures are not among them."""
+    told, is_written = None, False
     for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
         if token.type == "html_block":
             match = _COMMENT.match(token.content.strip())
-            told = match["told"] if match else None
+            told, is_written = match["told"] if match else None, token.content.startswith(_SIGNATURES)
         elif token.type == "fence":
             language, _, file = token.info.strip().partition(" ")
             assert token.map is not None
-            if not language.startswith("{"):
+            if not language.startswith("{") and not is_written:
                 yield Block(language=language, file=file or None, text=token.content, line=token.map[0] + 2, told=told)
-            told = None
+            told, is_written = None, False
         elif token.level == 0:
-            told = None
+            told, is_written = None, False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scripts.docs.reference import PARTS, command_helps, filled_in
+from scripts.docs.signatures import named, with_directives, with_signatures
 
 import cookhouse
 from cookhouse import Stage, algorithms, testing
@@ -62,15 +63,40 @@ def test_a_part_that_there_is_not_is_an_error() -> None:
 
 
 def test_every_public_name_is_in_the_page() -> None:
-    documented = re.findall(r"^\.\. auto\w+:: (\w+)$", page("python"), re.MULTILINE)
-    assert sorted(documented) == sorted(name for name in cookhouse.__all__ if name != "__version__")
-    assert "automodule:: cookhouse.testing" in page("python")
+    assert sorted(named(page("python"), "cookhouse")) == sorted({*cookhouse.__all__} - {"__version__"})
+    assert {"ToolEnv", "tool", "ToolError"} == {*named(page("python"), "cookhouse.rl")}
+    assert "automodule:: cookhouse.testing" in with_directives(page("python"))
     assert all(inspect.getdoc(getattr(testing, name)) for name in testing.__all__)
+
+
+@pytest.mark.parametrize("path", [*REFERENCE.glob("*.md")], ids=lambda path: str(path.stem))
+def test_signatures_are_those_of_the_code(path: Path) -> None:
+    # Catches a parameter or a docstring that changed, where the page has what it was.
+    text = path.read_text(encoding="utf-8")
+    assert with_signatures(text) == text, "python -m scripts.docs.signatures writes them anew"
+
+
+def test_a_page_that_is_read_as_it_is_has_signatures_and_no_directives() -> None:
+    text = page("python")
+    assert "{eval-rst}" not in text + page("algorithms")
+    assert "def run(\n    recipe: Recipe[C] | str,\n" in text
+    assert "    async def step(self, message: Message) -> MessageStepResult: ...\n" in text
+    assert "CROSS_ENTROPY: Objective[Any] = Objective(" in page("algorithms")
+    assert not re.search(r"^ *(@checked|def _\w+(?<!__init__|__call__)\()", text, re.MULTILINE)
+
+
+def test_sphinx_has_directives_in_their_place() -> None:
+    text = with_directives(page("python") + page("algorithms"))
+    assert "signatures:" not in text
+    for directive in ("autofunction:: run\n", "autoexception:: ToolError\n   :members:", "autoclass:: RunSettings\n.."):
+        assert f".. {directive}" in text
+    assert ".. autoclass:: PairAssembler\n   :members:\n   :special-members: __call__\n" in text
+    assert ".. autodata:: CROSS_ENTROPY\n   :no-value:\n" in text
 
 
 def test_every_name_of_an_algorithm_is_in_the_page() -> None:
     text = page("algorithms")
-    documented = {*re.findall(r"^\.\. auto\w+:: (\w+)$", text, re.MULTILINE), *first_cells(text)}
+    documented = {*named(text, "cookhouse.algorithms"), *first_cells(text)}
     assert documented == {*algorithms.__all__} - {*cookhouse.__all__}
 
 

@@ -16,12 +16,12 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoTokenizer, GenerationConfig, LlamaConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig
 
 from cookhouse.assets import resolve_model
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import ForwardBackward, ForwardBackwardOutput, LoraSpec, TrainingDatum
-from cookhouse.engine.export import export_merged, export_peft, import_peft, inspect
+from cookhouse.engine.export import MergedModel, export_merged, export_peft, import_peft, inspect
 from cookhouse.engine.files.manifest import is_checkpoint
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE, noise, random_datums, save_model
@@ -208,6 +208,28 @@ def test_a_shared_output_projection_is_parted_only_if_it_is_adapted(qwen3_folder
         assert config["tie_word_embeddings"] is is_tied
         assert ("lm_head.weight" in tensors) is not is_tied
         assert torch.equal(tensors["model.embed_tokens.weight"], embeddings)
+
+
+@pytest.mark.parametrize(("spec", "is_tied"), [(ATTENTION_ONLY, True), (LoraSpec(rank=4), False)])
+def test_a_merged_model_keeps_the_precision_of_its_base(
+    spec: LoraSpec, is_tied: bool, qwen3_folder: str, tmp_path: Path
+) -> None:
+    """Would catch a model that is twice as large as its base, and one that is rounded twice or not as it was asked."""
+    base = tmp_path / "base"
+    shutil.copytree(qwen3_folder, base)
+    load_base(qwen3_folder).to(torch.bfloat16).save_pretrained(base)
+    logprobs = trained(str(base), spec, tmp_path / "checkpoint")
+    kept = export_merged(tmp_path / "checkpoint", tmp_path / "kept")
+    wide = export_merged(tmp_path / "checkpoint", tmp_path / "wide", precision="float32")
+    assert kept == MergedModel(precision="bfloat16", is_untied=not is_tied)
+    assert wide == MergedModel(precision="float32", is_untied=not is_tied)
+    models = {name: AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype="auto") for name in ("kept", "wide")}
+    assert {parameter.dtype for parameter in models["kept"].parameters()} == {torch.bfloat16}
+    assert models["kept"].config.tie_word_embeddings is is_tied
+    assert_all_near(logprobs_from(models["wide"]), logprobs)
+    rounded = {name: weight.to(torch.bfloat16) for name, weight in models["wide"].named_parameters()}
+    assert all(torch.equal(rounded[name], weight) for name, weight in models["kept"].named_parameters())
+    assert "dtype='bfloat16'" in (tmp_path / "kept" / "README.md").read_text()
 
 
 def test_an_export_comes_back_to_the_bit(qwen3_folder: str, tmp_path: Path) -> None:

@@ -116,10 +116,13 @@ def test_from_the_hosted_service(
     journey.heading("The script, without any service")
     journey.remark(
         "What he wrote for the hosted service stays as it is. The embedded model stands in for the one that it names: "
-        "nothing is downloaded."
+        "nothing is downloaded. The refusal has the command to type."
     )
     journey.write("train.py", SCRIPT)
-    said = journey.run("cookhouse serve -m Qwen/Qwen3-8B=cookhouse/tiny -- python train.py")
+    said = journey.run("cookhouse serve -- python train.py 2>&1 | tail -n 1")
+    line = "cookhouse serve -m Qwen/Qwen3-8B=cookhouse/tiny -- python train.py"
+    assert "".join(line.split()) in "".join(said.split())  # the terminal breaks it anywhere
+    said = journey.run(line)
     assert said.splitlines()[-1].strip() == "Lima"
 
     journey.heading("The script, against a service")

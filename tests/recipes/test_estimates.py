@@ -114,6 +114,14 @@ async def test_sampled_tokens_are_bounded_by_the_batches_that_there_are(
     assert used <= planned == bound
 
 
+@pytest.mark.parametrize("train_unembed", [True, False])
+def test_a_dry_run_says_what_servers_refuse(train_unembed: bool, tmp_path: Path) -> None:
+    """Catches a run of hours whose adapter turns out not to be served."""
+    settings = {"train_unembed": train_unembed, "max_steps": 1, "log_path": str(tmp_path / "run")}
+    said = dict(dry_run("supervised", settings).facts).get("serving", "")
+    assert ("vLLM refuses an adapter on lm_head" in said) is train_unembed
+
+
 def test_the_memory_of_an_adapter_is_that_of_the_engines() -> None:
     """Catches a moment, or a copy of the weights, that the plan's figure does not have."""
     import torch

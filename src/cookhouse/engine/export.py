@@ -26,6 +26,7 @@ from cookhouse.engine.model.pretrained import (
     auto_class,
     check_rank,
     is_packed,
+    published_dtype,
     read_config,
     read_model,
     read_shapes,
@@ -50,6 +51,16 @@ class CheckpointInfo:
     num_steps: int
     """Optimizer steps taken; 0 where the optimizer was not saved."""
     num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedModel:
+    """Facts of a merged model that was written."""
+
+    precision: str
+    """As `torch` calls it."""
+    is_untied: bool
+    """True if its output projection has weights of its own, and that of the base model those of the embeddings."""
 
 
 def inspect(folder: Path) -> CheckpointInfo:
@@ -100,16 +111,16 @@ def export_merged(
     folder: Path,
     output: Path,
     *,
-    precision: str = "float32",
+    precision: str | None = None,
     base_name: str | None = None,
     origin: Mapping[str, str] = MappingProxyType({}),
-) -> None:
+) -> MergedModel:
     """Write a checkpoint's base model with the adapter added to its weights, as a folder that `transformers` loads.
 
-    W + scaling · B A is computed in fp32 and rounded to `precision`, `float32` or `bfloat16`. An output projection that
-    shares its weights with the embeddings gets weights of its own: the adapter does not change the embeddings. Parts
-    of the model that are not of its text are written as they are. A
-    checkpoint of all weights (rank 0) is written as it is, so rounded. Tokenizer, card and `base_name` as for
+    W + scaling · B A is computed in fp32 and rounded to `precision`, `float32` or `bfloat16`; None: to that of the base
+    model. An output projection that shares its weights with the embeddings gets weights of its own where the adapter
+    changes it: it does not change the embeddings. Parts of the model that are not of its text are written as they are.
+    A checkpoint of all weights (rank 0) is written as it is, so rounded. Tokenizer, card and `base_name` as for
     `export_peft`.
 
     Raises:
@@ -118,9 +129,14 @@ def export_merged(
     """
     if output.exists():
         raise InputError(f"folder {output} exists; choose another name")
-    dtype = choose_dtype(precision, _CPU)
+    asked = None if precision is None else choose_dtype(precision, _CPU)
     base_model, spec = read_spec(folder)
-    model = _merged(folder, base_model, spec, dtype) if spec.rank else _trained_in_full(folder, base_model, dtype)
+    dtype = asked or published_dtype(base_model)
+    written = str(dtype).removeprefix("torch.")
+    if spec.rank:
+        model, is_untied = _merged(folder, base_model, spec, dtype)
+    else:
+        model, is_untied = _trained_in_full(folder, base_model, dtype), False
     tokenizer = read_tokenizer(base_model)
     if is_packed(base_model):
         model = _never_packed(model)
@@ -128,7 +144,8 @@ def export_merged(
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         name = base_name or plain_name(base_model)
-        (temporary / CARD).write_text(merged_card(name, precision, origin, auto_class(base_model)), encoding="utf-8")
+        (temporary / CARD).write_text(merged_card(name, written, origin, auto_class(base_model)), encoding="utf-8")
+    return MergedModel(precision=written, is_untied=is_untied)
 
 
 def _trained_in_full(folder: Path, base_model: str, dtype: torch.dtype) -> Any:
@@ -141,16 +158,22 @@ def _trained_in_full(folder: Path, base_model: str, dtype: torch.dtype) -> Any:
     return model
 
 
-def _merged(folder: Path, base_model: str, spec: LoraSpec, dtype: torch.dtype) -> Any:
+def _merged(folder: Path, base_model: str, spec: LoraSpec, dtype: torch.dtype) -> tuple[Any, bool]:
+    """The model; and `MergedModel.is_untied`."""
     layout = _layout(folder, base_model, spec)
     tensors, _ = checkpoint.read(folder, layout, with_optimizer=False)
     model = read_model(base_model, dtype, whole=True).requires_grad_(False)
+    was_tied = _is_tied(model)
     views = layout.views(tensors["params"])
     for site in layout.sites:
         a_RI, b_OR = views[site.name]
         if b_OR.any():
             _add(model, site, (b_OR @ a_RI).mul_(layout.scaling))
-    return model
+    return model, was_tied and not _is_tied(model)
+
+
+def _is_tied(model: Any) -> bool:
+    return model.get_output_embeddings().weight is model.get_input_embeddings().weight
 
 
 def import_peft(folder: Path, output: Path, *, base_model: str | None = None) -> tuple[str, LoraSpec]:

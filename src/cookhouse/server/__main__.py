@@ -129,6 +129,7 @@ def _service_options(
         state_dir=options.state_dir,
         settings=settings,
         sources=parse_served(base_models),
+        started_as=options.started_as,
         read_state_dirs=options.read_state_dir,
         peft_folders=options.peft_folder,
         registry=None if options.registry is None else open_registry(options.registry, os.environ),

@@ -161,7 +161,7 @@ class Service:
             if sources is not None:  # before the workers start, which may take minutes
                 await self._check_base_models(self._recovery, sources)
         up = await self.supervisor.open()
-        base_models.fill(up.base_models, sources)
+        base_models.fill(up.base_models, sources, self._options.started_as)
         if self.leases is not None:
             await self._join(self.leases)
         elif self._recovery is not None:

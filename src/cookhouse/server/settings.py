@@ -136,6 +136,8 @@ class ServiceOptions:
     settings: Settings = Settings()
     sources: Mapping[str, str] | None = None
     """As `OfferedModels.fill` takes them."""
+    started_as: str = ""
+    """As `OfferedModels.fill` takes it; every client may see it."""
     read_state_dirs: Sequence[Path] = ()
     """Of other servers, whose checkpoints this one may load."""
     peft_folders: Sequence[Path] = ()

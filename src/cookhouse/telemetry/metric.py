@@ -38,7 +38,7 @@ class Metric:
     not, and with None behind the others; what is not held out is not ranked with None.
     """
     line: str = ""
-    """How the terminal's line of a step or of an evaluation shows it, as a format of its value: `loss {:.4f}`. Empty:
+    """How the terminal's line of a step or of an evaluation shows it, as a format of its value: "loss {:.4f}". Empty:
     that of a step does not, and that of an evaluation only if it shows nothing else.
     """
 

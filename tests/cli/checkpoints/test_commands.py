@@ -242,7 +242,8 @@ def test_the_printed_lines_load_what_was_trained(
     form: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Would catch lines that load the base model in its own bfloat16: logprobs are then a tenth off."""
-    assert call("export", run.folder, tmp_path / "out", "--format", form) == 0
+    wide = ("--precision", "float32") if form == "merged" else ()
+    assert call("export", run.folder, tmp_path / "out", "--format", form, *wide) == 0
     lines = capsys.readouterr().out.splitlines()
     code = [line.strip() for line in lines if line.startswith("  ")]
     found: dict[str, Any] = {}
@@ -259,6 +260,19 @@ def test_the_printed_lines_load_what_was_trained(
         # float32 rounds at 1e-7 of logits near 20, over a few hundred additions
         assert torch.allclose(there, torch.tensor(logprobs), atol=1e-4, rtol=0)
     assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
+
+
+@pytest.mark.parametrize(
+    ("form", "note"), [("peft", "note: vLLM refuses an adapter on lm_head"), ("merged", "note: the output projection")]
+)
+def test_an_export_says_what_its_output_projection_means_elsewhere(
+    form: str, note: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Would catch a merged model that is larger than its base, or an adapter that a server refuses, without a word."""
+    assert call("export", run.folder, tmp_path / "out", "--format", form) == 0
+    said = capsys.readouterr()
+    assert [line[: len(note)] for line in said.err.splitlines() if line.startswith("note: ")] == [note]
+    assert ("dtype='bfloat16'" in said.out) is (form == "merged")
 
 
 @pytest.mark.parametrize("form", ["peft", "merged"])

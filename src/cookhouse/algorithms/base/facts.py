@@ -8,6 +8,7 @@ import chz
 from cookhouse.errors import InputError
 from cookhouse.models.catalog import FAMILIES, TEMPLATE, dims, family_of, why_template
 from cookhouse.models.hyperparams import auto_lr, lora_parameter_count, rate_notes
+from cookhouse.models.serving import serving_note
 from cookhouse.runs import Figure
 from cookhouse.settings import TrainingSettings
 from cookhouse.settings.defaults import default_of, given, has_default
@@ -146,6 +147,12 @@ def adapter_size(config: TrainingSettings) -> str:
         return f"size unknown: {error}"
     num_bytes = parameters * _BYTES_PER_PARAMETER
     return f"{parameters:,} parameters, {num_bytes / 1e6:,.1f} MB with gradient and optimizer state"
+
+
+def serving_fact(config: TrainingSettings) -> Mapping[str, str]:
+    """A line on serving the adapter elsewhere, where the settings decide on it; else nothing."""
+    note = serving_note(rank=config.lora_rank, train_unembed=config.train_unembed)
+    return {} if note is None else {"serving": note}
 
 
 def held_out_figures(labels: Sequence[tuple[str, str, bool]], first: Row, after: Row) -> list[Figure]:

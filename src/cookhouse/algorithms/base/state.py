@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cookhouse.algorithms.base.evaluation import NamedEvaluator
-from cookhouse.algorithms.base.facts import Row, adapter_size, model_fact
+from cookhouse.algorithms.base.facts import Row, adapter_size, model_fact, serving_fact
 from cookhouse.algorithms.base.spending import ExpectedTokens, cost_text, expected_facts
 from cookhouse.algorithms.stages.state import RunState
 from cookhouse.chat import Renderer
@@ -89,6 +89,7 @@ class TrainingState(RunState):
             **self.data_facts(),
             "steps": f"{steps.total_steps:,} in all, {steps.steps_per_epoch:,} per epoch",
             "adapter": adapter_size(config),
+            **serving_fact(config),
             **expected_facts(steps.expected_tokens, config.prices),
         }
 

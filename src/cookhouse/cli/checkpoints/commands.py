@@ -22,11 +22,16 @@ from cookhouse.cli.tables import side_by_side, when
 from cookhouse.errors import InputError
 from cookhouse.extras import require_engine
 from cookhouse.models.names import plain_name
+from cookhouse.models.serving import serving_note
 from cookhouse.runs.names import CONFIG_FILE
 from cookhouse.service.local import default_state_dir
 
 checkpoints_app = typer.Typer(cls=WholeSentences, help="List, inspect, export, push, import and delete checkpoints.")
 
+_THE_BASES = "that of the base model"
+_UNTIED = (
+    "the output projection was trained: it has weights of its own in this model, and no longer those of the embeddings"
+)
 _KINDS = {"weights": "state", "sampler_weights": "sampler", "external_weights": "external"}
 
 
@@ -105,8 +110,11 @@ def export(
         Format, typer.Option(help="peft: the adapter alone. merged: a whole model, the adapter added to its weights.")
     ] = Format.PEFT,
     precision: Annotated[
-        Precision, typer.Option(help="Of a merged model; bfloat16 halves its size and rounds what was learned.")
-    ] = Precision.FLOAT32,
+        Precision | None,
+        typer.Option(
+            help="Of a merged model; float32 keeps all that was learned, bfloat16 rounds it.", show_default=_THE_BASES
+        ),
+    ] = None,
     run: Run = None,
     state_dir: StateDir = None,
 ) -> None:
@@ -126,15 +134,22 @@ def export(
     typer.echo(f"exporting {which}", err=True)
     _quiet_unless_watched()
     if blobs is None:
-        lines = write(Path(output))
+        lines, notes = write(Path(output))
         typer.echo(f"wrote {output} ({_size(_num_bytes(Path(output)))}); in Python:\n")
         for line in lines:
             typer.echo(f"  {line}")
+        _tell(notes)
         return
     with tempfile.TemporaryDirectory(prefix="cookhouse-export-") as temporary:
-        write(Path(temporary) / "export")
+        _, notes = write(Path(temporary) / "export")
         put = put_folder(blobs, Path(temporary) / "export", "")
     typer.echo(f"wrote {output} ({_size(sum(blob.num_bytes for blob in put))}, {len(put)} files)")
+    _tell(notes)
+
+
+def _tell(notes: Sequence[str]) -> None:
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
 
 
 def _write_export(
@@ -143,20 +158,23 @@ def _write_export(
     *,
     base_name: str | None,
     form: Format,
-    precision: Precision,
+    precision: Precision | None,
     origin: Mapping[str, str],
-) -> Sequence[str]:
-    """Write a checkpoint's folder in a form; lines of Python that load it on this machine."""
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Write a checkpoint's folder in a form; lines of Python that load it on this machine, and notes for a person."""
     from cookhouse.engine.export import export_merged, export_peft, inspect
     from cookhouse.engine.files.model_card import load_merged_lines, load_peft_lines
     from cookhouse.engine.model.pretrained import auto_class
 
-    base_model = inspect(folder).base_model
+    found = inspect(folder)
+    loaded_by = auto_class(found.base_model)
     if form is Format.PEFT:
         export_peft(folder, output, base_name=base_name, origin=origin)
-        return load_peft_lines(base_model, str(output), auto_class(base_model))
-    export_merged(folder, output, precision=precision.value, base_name=base_name, origin=origin)
-    return load_merged_lines(str(output), precision.value, auto_class(base_model))
+        note = serving_note(rank=found.lora.rank, train_unembed=found.lora.train_unembed)
+        return load_peft_lines(found.base_model, str(output), loaded_by), [] if note is None else [note]
+    asked = None if precision is None else precision.value
+    merged = export_merged(folder, output, precision=asked, base_name=base_name, origin=origin)
+    return load_merged_lines(str(output), merged.precision, loaded_by), [_UNTIED] if merged.is_untied else []
 
 
 @checkpoints_app.command("import")
@@ -219,7 +237,7 @@ def push(
     format: Annotated[  # noqa: A002  the flag is called so
         Format, typer.Option(help="peft: the adapter alone. merged: a whole model, the adapter added to its weights.")
     ] = Format.PEFT,
-    precision: Annotated[Precision, typer.Option(help="Of a merged model.")] = Precision.FLOAT32,
+    precision: Annotated[Precision | None, typer.Option(help="Of a merged model.", show_default=_THE_BASES)] = None,
     public: Annotated[bool, typer.Option("--public", help="Make a new repository public; it is private else.")] = False,
     run: Run = None,
     state_dir: StateDir = None,
@@ -239,13 +257,14 @@ def push(
     _quiet_unless_watched()
     with tempfile.TemporaryDirectory(prefix="cookhouse-push-") as temporary:
         folder = Path(temporary) / "export"
-        _write_export(
+        _, notes = _write_export(
             folder_of(saved), folder, base_name=_base_name(saved), form=format, precision=precision, origin=origin
         )
         size = _size(_num_bytes(folder))
         typer.echo(f"pushing {size} to {'public' if public else 'private'} {name}", err=True)
         address = hub.upload(folder, name, private=not public)
     typer.echo(f"{address} ({size})")
+    _tell(notes)
 
 
 checkpoints_app.command()(delete)

@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import ipaddress
 import os
+import shlex
 import signal
 import socket
 from collections.abc import Callable, Collection, Sequence
@@ -35,10 +36,10 @@ serve_app = typer.Typer()
 
 
 class ServeCommand(TyperCommand):
-    """Takes `--ray` with and without an address behind it, which its parser cannot."""
+    """Takes `--ray` with and without an address behind it, which its parser cannot, and keeps the words as typed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _with_address(args))
+        return super().parse_args(ctx, [f"--started-as={shlex.join(args)}", *_with_address(args)])
 
 
 def _with_address(words: Sequence[str]) -> list[str]:
@@ -59,7 +60,9 @@ def serve(**given: Any) -> None:
     \b
       cookhouse serve
       cookhouse serve -- python train.py
+      cookhouse serve -m Qwen/Qwen3-8B=cookhouse/tiny -- python train.py
 
+    The last is for a script that names a model which is not here.
     NAME is asked for with a context suffix as well (NAME:peft:262144): the context is always the model's whole one.
     A sample ends at the model's own end tokens beside what a request names in `stop`; with an empty list it goes on to
     max_tokens.
@@ -89,6 +92,8 @@ def _serve(state: Path, options: ServeOptions) -> None:
         options = replace(options, shared_folder=options.shared_folder.absolute())
     words = options.words() + named_weights(options.run or [], options.registry)
     command = options.command or []
+    if command and not keys:  # its one client is who typed this
+        words.append(f"--started-as={options.started_as}")
     code = asyncio.run(
         _run_in_foreground(options.host, port, models, names, state, options.database, keys, command, words)
     )

@@ -39,8 +39,8 @@ class ServeOptions:
             "--model",
             "--base-model",
             "-m",
-            help="Base model: cookhouse/tiny, a hub id or a folder, or NAME=FOLDER to serve a folder under a name that "
-            "programs ask for. Repeatable.",
+            help="Base model: cookhouse/tiny, a hub id or a folder, or NAME=FOLDER to serve a folder, or "
+            "cookhouse/tiny, under a name that programs ask for. Repeatable.",
             show_default=TINY_MODEL,
         ),
     ] = None
@@ -281,6 +281,7 @@ class ServeOptions:
             envvar="COOKHOUSE_API_KEYS", help="Keys to accept, comma-separated; default: one that the folder keeps."
         ),
     ] = None
+    started_as: Annotated[str, typer.Option(hidden=True, help="The words of the command line, as typed.")] = ""
     backup: Annotated[
         Path | None,
         typer.Option(

@@ -102,6 +102,18 @@ def read_model(
     return model.to(device)
 
 
+def published_dtype(name: str) -> torch.dtype:
+    """Precision of the weights as published, once unpacked, by config.json; fp32, which rounds nothing, where that says
+    none of ours.
+
+    Raises:
+        InputError: as `read_config`.
+    """
+    config = _read_whole_config(name)
+    said = getattr(config, "dtype", None) or getattr(text_part.text_config(config), "dtype", None)
+    return said if said in (torch.bfloat16, torch.float16) else torch.float32
+
+
 def read_shapes(name: str) -> Any:
     """The model's text part on the meta device: every weight by name and shape, and none of them read.
 

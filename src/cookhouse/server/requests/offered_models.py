@@ -1,12 +1,17 @@
 """The base models that a server offers."""
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from cookhouse.assets import TINY_MODEL
 from cookhouse.engine.contract import BaseModelInfo
 from cookhouse.errors import UnknownNameError
 from cookhouse.models.catalog.retired import SUCCESSORS
-from cookhouse.models.names import plain_name
+from cookhouse.models.names import plain_name, published_name
 from cookhouse.server.access.hosted_rules import RETIRED_MODEL, Breach
+
+_MAX_NAME_CHARS = 200
+"""Of a name that a line to type is told for."""
 
 
 def is_offered(name: str, offered: Collection[str]) -> bool:
@@ -19,9 +24,15 @@ class OfferedModels:
 
     def __init__(self) -> None:
         self._infos: dict[str, BaseModelInfo] = {}
+        self._started_as = ""
 
-    def fill(self, infos: Sequence[BaseModelInfo], sources: Mapping[str, str] | None = None) -> None:
-        """`sources` has the engine's name by the name to offer it under; without, both are the same."""
+    def fill(
+        self, infos: Sequence[BaseModelInfo], sources: Mapping[str, str] | None = None, started_as: str = ""
+    ) -> None:
+        """`sources` has the engine's name by the name to offer it under; without, both are the same. `started_as` has
+        the words behind `cookhouse serve`, as a shell takes them.
+        """
+        self._started_as = started_as
         by_source = {info.name: info for info in infos}
         self._infos = by_source if sources is None else {name: by_source[one] for name, one in sources.items()}
 
@@ -41,9 +52,17 @@ class OfferedModels:
         """
         info = self._infos.get(name) or self._infos.get(plain_name(name))
         if info is None:
-            way_out = "a server offers what it was started with (cookhouse serve -m NAME, or -m NAME=FOLDER)"
-            raise UnknownNameError("base model", name, self._infos, way_out=way_out)
+            raise UnknownNameError("base model", name, self._infos, way_out=self._way_out(name))
         return info
+
+    def _way_out(self, name: str) -> str:
+        said = "a server offers what it was started with (cookhouse serve -m NAME, or -m NAME=FOLDER)"
+        plain = published_name(name)
+        if plain is None or len(plain) > _MAX_NAME_CHARS:
+            return said
+        model = plain if plain == TINY_MODEL else f"{plain}={TINY_MODEL}"
+        line = f"cookhouse serve -m {shlex.quote(model)} {self._started_as}".rstrip()
+        return f"{said}; with the embedded model in its place, offline: {line}"
 
     def breaches(self, name: str) -> Sequence[Breach]:
         """Rules of the hosted service that a new model or sampler of this base model breaks."""

@@ -105,6 +105,11 @@ _OPTIONS = (
     _Option("--registry", "registry whose models OpenAI's clients may ask for; default: none"),
     _Option("--base-model", "name, hub id or folder, or NAME=FOLDER; repeatable", {"action": "append"}),
     _Option(
+        "--started-as",
+        "words behind `cookhouse serve` that started it, which the refusal of a base model repeats",
+        {"default": ""},
+    ),
+    _Option(
         "--device",
         f"cpu, cuda or cuda:N; default: {DEVICE_VARIABLE}, or cuda where there is one",
         variable=DEVICE_VARIABLE,
