@@ -116,12 +116,15 @@ def _service_options(
         stable_reinforce=options.stable_reinforce,
         as_hosted=options.as_hosted,
         max_samplers=options.max_samplers,
+        allowed_origins=options.allowed_origins,
         max_connections=options.max_connections,
         max_address_connections=options.max_address_connections,
     )
     max_samples = options.max_samples or (HOSTED_SAMPLES if options.as_hosted else None)
     if max_samples is not None:
         settings = replace(settings, max_queued_samples=max_samples)
+    if options.max_answer_body_bytes is not None:
+        settings = replace(settings, max_answer_body_bytes=options.max_answer_body_bytes)
     if options.max_snapshot_file_bytes is not None:
         settings = replace(settings, max_snapshot_file_bytes=options.max_snapshot_file_bytes)
     return ServiceOptions(

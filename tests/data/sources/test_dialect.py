@@ -26,6 +26,7 @@ from cookhouse.errors import InputError
         ('"a;b",c\n1,2\n', ","),
         ("id;text\n1;a;b\n", ";"),
         ("a,b\n1,2,3\n", ","),
+        ('a,b\n1,"2\n', ","),
         ("", ","),
     ],
 )

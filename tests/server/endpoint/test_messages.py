@@ -12,9 +12,10 @@ import openai
 import pytest
 from tests.server.endpoint.conftest import MODEL
 from tests.server.endpoint.scripted import ScriptedEngine
-from tests.server.hosting import KEY, Host
+from tests.server.hosting import KEY, Host, hosted
 
 from cookhouse.chat import Renderer
+from cookhouse.server.settings import Settings
 
 Scripted = Callable[..., AbstractContextManager[tuple[openai.OpenAI, ScriptedEngine]]]
 
@@ -215,3 +216,34 @@ def test_keys_paths_and_probes(host: Host) -> None:
     assert httpx.head(host.url).status_code == 200
     assert httpx.get(f"{host.url}/health").content == b""
     assert httpx.get(f"{host.url}/version").json()["version"]
+
+
+def test_a_request_over_the_limit_is_refused_with_it(tmp_path: Path) -> None:
+    """Would catch a limit that one dialect does not keep, or a refusal that its client cannot read."""
+    settings = Settings(max_answer_body_bytes=2000)
+    with hosted(tmp_path, lambda: ScriptedEngine([[1]]), settings) as host, new_client(host.url) as client:
+        with pytest.raises(anthropic.APIStatusError, match="at most 2000 are accepted") as caught:
+            client.messages.create(model=MODEL, max_tokens=1, messages=[{"role": "user", "content": "a" * 3000}])
+        headers = {"x-api-key": KEY}
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/tokenize", "/inference/v1/generate"):
+            answer = httpx.post(host.url + path, content=b"[" + b"1," * 2000, headers=headers)
+            assert answer.status_code == 413
+            assert "at most 2000" in answer.json()["error"]["message"]
+    body: Any = caught.value.body
+    assert (caught.value.status_code, body["error"]["type"]) == (413, "request_too_large")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/tokenize"])
+def test_pages_may_ask_where_their_origin_is_allowed(host: Host, tmp_path: Path, path: str) -> None:
+    """Would catch a browser that gets no answer to its question before the request, or any page let in."""
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-api-key"}
+    given = {"Origin": "https://chat.example"}
+    with hosted(tmp_path, lambda: ScriptedEngine([[1]]), Settings(allowed_origins=[*given.values()])) as opened:
+        before = httpx.options(opened.url + path, headers=given | asked)
+        answer = httpx.post(opened.url + path, json={}, headers=given)
+        other = httpx.post(opened.url + path, json={}, headers={"Origin": "https://other.example"})
+        native = httpx.post(f"{opened.url}/api/v1/create_session", json={}, headers=given)
+    assert before.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == given["Origin"]
+    assert "access-control-allow-origin" not in {*other.headers, *native.headers}
+    assert "access-control-allow-origin" not in httpx.post(host.url + path, json={}, headers=given).headers

@@ -62,6 +62,7 @@ POSTS_OF_ONE: Mapping[str, Any] = {
         "/v1/completions",
         "/v1/messages",
         "/v1/messages/count_tokens",
+        "/v1/responses",
     ),
     "what was named, made or changed, alone": (
         f"{V1}/get_info",
@@ -85,6 +86,7 @@ POSTS_OF_ONE: Mapping[str, Any] = {
 """Those that answer a POST with something else, by what."""
 
 NOT_ASKED: Mapping[str, str] = {
+    "/v1/responses/{response_id}": "what one server's memory has",
     "/health": "one server's state",
     "/version": "one server's release",
     "/metrics": "figures of one process, which Prometheus adds up; what tenants have used is the same from each",

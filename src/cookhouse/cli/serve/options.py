@@ -167,6 +167,23 @@ class ServeOptions:
             show_default="half of all",
         ),
     ] = None
+    max_answer_body_bytes: Annotated[
+        int | None,
+        typer.Option(
+            min=1024,
+            help="Largest request of OpenAI's and Anthropic's clients; a larger one gets 413. Agents send megabytes.",
+            show_default="8388608",
+        ),
+    ] = None
+    allowed_origins: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORIGINS",
+            help="Pages that may ask the endpoint of OpenAI's and Anthropic's clients by a browser (CORS): "
+            "https://HOST, comma-separated, or * for any.",
+            show_default="none",
+        ),
+    ] = None
     max_cache_bytes: Annotated[
         int | None,
         typer.Option(
@@ -302,6 +319,6 @@ HANDED_ON = (
     *("device", "ray", "worker_cpus", "worker_gpus", "worker_memory_bytes", "precision"),
     *("workers", "trainers", "samplers", "silent_minutes", "session_minutes", "end_sessions", "drain_seconds"),
     *("journal", "checkpoints", "stable_reinforce", "as_hosted", "max_samples", "max_samplers"),
-    *("max_connections", "max_address_connections"),
+    *("max_connections", "max_address_connections", "max_answer_body_bytes", "allowed_origins"),
     *("max_cache_bytes", "max_snapshot_file_bytes", "shared_folder", "server_url", "samplers_only", "deterministic"),
 )

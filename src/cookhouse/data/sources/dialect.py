@@ -36,8 +36,9 @@ def find_delimiter(file: BinaryIO, usual: str) -> str:
     content = file.read(_SAMPLE_BYTES)
     sample = content.decode("utf-8-sig", errors="replace")
     widths = {mark: _widths(sample, mark, is_whole=len(content) < _SAMPLE_BYTES) for mark in (usual, *_CANDIDATES)}
-    even = [mark for mark, counts in widths.items() if counts and counts[0] > 1 and len({*counts}) == 1]
-    if usual in even or not (found := even or [mark for mark, counts in widths.items() if counts]):
+    several = [mark for mark, counts in widths.items() if counts and counts[0] > 1]
+    even = [mark for mark in several if len({*widths[mark]}) == 1]
+    if usual in even or not (found := even or several):
         return usual
     return max(found, key=lambda mark: widths[mark][0])
 

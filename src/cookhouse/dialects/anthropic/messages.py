@@ -1,13 +1,13 @@
 """Requests for a message, and for the number of its tokens, as requests for a chat."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from cookhouse.dialects.anthropic.blocks import chat_messages, result_text
 from cookhouse.dialects.errors import FieldError
-from cookhouse.dialects.openai.chat import ChatRequest
+from cookhouse.dialects.openai.chat import ChatRequest, Clamped
 from cookhouse.dialects.openai.fields import MAX_NAME, MAX_SHOWN, MAX_STOPS, Stop
 from cookhouse.dialects.tools import leave_out
 
@@ -52,12 +52,6 @@ class ToolChoice(BaseModel):
 
 def _as_text(system: object) -> object:
     return result_text(system, "system") if isinstance(system, list) else system
-
-
-class Clamped(ChatRequest):
-    """A chat whose limit is an upper bound, which the context may lower."""
-
-    refuses_long_limit: ClassVar[bool] = False
 
 
 class CountRequest(BaseModel):

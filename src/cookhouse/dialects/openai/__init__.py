@@ -4,11 +4,15 @@ from cookhouse.dialects.openai.chat import ChatRequest
 from cookhouse.dialects.openai.chat_answer import ChatAnswer
 from cookhouse.dialects.openai.completions import Completion, CompletionRequest
 from cookhouse.dialects.openai.errors import error_body
+from cookhouse.dialects.openai.responses import ResponsesRequest
+from cookhouse.dialects.openai.responses_answer import ResponsesAnswer
 
 __all__ = [
     "ChatAnswer",
     "ChatRequest",
     "Completion",
     "CompletionRequest",
+    "ResponsesAnswer",
+    "ResponsesRequest",
     "error_body",
 ]

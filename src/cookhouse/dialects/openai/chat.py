@@ -228,3 +228,9 @@ class ChatRequest(SamplingFields):
                 "continue_final_message", "continue_final_message: the last message must be a text of the assistant's"
             )
         return [*messages[:-1]], text_of(last)
+
+
+class Clamped(ChatRequest):
+    """A chat whose limit is an upper bound, which the context may lower."""
+
+    refuses_long_limit: ClassVar[bool] = False

@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ DEVICE_VARIABLE = "COOKHOUSE_DEVICE"
 PRECISION_VARIABLE = "COOKHOUSE_PRECISION"
 CACHE_VARIABLE = "COOKHOUSE_MAX_CACHE_BYTES"
 SNAPSHOT_VARIABLE = "COOKHOUSE_MAX_SNAPSHOT_FILE_BYTES"
+_ORIGIN = re.compile(r"https?://[^/\s,]+")
 WAIT = "--wait"
 RAY = "--ray"
 
@@ -46,6 +48,14 @@ def _positive(text: str) -> int:
     return number
 
 
+def _origins(text: str) -> tuple[str, ...]:
+    origins = tuple(origin.strip() for origin in text.split(","))
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise argparse.ArgumentTypeError(f"{origin!r} is no origin: give https://HOST or http://HOST:PORT, or *")
+    return origins
+
+
 def _amount(text: str) -> float:
     number = float(text)
     if not 0 <= number < math.inf or (number > 1 and number % 1):
@@ -58,6 +68,7 @@ _SWITCH: Mapping[str, Any] = {"action": "store_true"}
 _PATH: Mapping[str, Any] = {"type": Path}
 _NUMBER: Mapping[str, Any] = {"type": int}
 _COUNT: Mapping[str, Any] = {"type": _positive}
+_ORIGINS: Mapping[str, Any] = {"type": _origins, "default": ()}
 _DEFAULTS = Settings()
 
 
@@ -144,6 +155,16 @@ _OPTIONS = (
         _float(_DEFAULTS.session_seconds / 60),
     ),
     _Option("--max-connections", "at a time; default: what the limit of open files leaves", _COUNT),
+    _Option(
+        "--max-answer-body-bytes",
+        f"of a request of OpenAI's or Anthropic's clients; default: {_DEFAULTS.max_answer_body_bytes}",
+        _COUNT,
+    ),
+    _Option(
+        "--allowed-origins",
+        "of pages that may ask the endpoint of these clients by a browser, comma-separated; *: any; default: none",
+        _ORIGINS,
+    ),
     _Option(
         "--max-address-connections",
         "of one address, at a time, that have not sent a key; default: half of all",

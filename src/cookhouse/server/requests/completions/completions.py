@@ -19,6 +19,7 @@ from cookhouse.engine.contract import SampleRequest
 from cookhouse.errors import InputError
 from cookhouse.server.requests.completions.formats import ChatFormats
 from cookhouse.server.requests.completions.grammars import chat_grammar, form_grammar
+from cookhouse.server.requests.completions.kept_responses import KeptResponses
 from cookhouse.server.requests.completions.sampling import Sampling
 from cookhouse.server.requests.completions.weights import NamedWeights, WeightNames
 from cookhouse.server.requests.fair_lock import FairLock
@@ -42,6 +43,7 @@ class Answers:
 
     def __init__(self, weights: WeightNames, samples: SampleQueue) -> None:
         self.weights = weights
+        self.responses = KeptResponses()
         self._samples = samples
         self._formats = ChatFormats()
         self._text_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="texts")

@@ -15,14 +15,15 @@ from starlette.routing import Route
 from cookhouse.dialects import anthropic, openai
 from cookhouse.dialects.errors import FieldError, field_of
 from cookhouse.errors import CookhouseError
-from cookhouse.server.http.routes.endpoint import messages, models, tokens
+from cookhouse.server.http.routes.endpoint import messages, models, responses, tokens
 from cookhouse.server.http.routes.endpoint import openai as openai_routes
 from cookhouse.server.http.routes.endpoint.exchange import ClientGoneError
 from cookhouse.server.http.routes.exchange import forget
 from cookhouse.server.refusals import BusyError, StorageBusyError, message_of, status_of
+from cookhouse.server.requests.completions.kept_responses import NoResponseError
 from cookhouse.server.service import Service
 
-ROUTERS = (openai_routes.router, messages.router, models.router)
+ROUTERS = (openai_routes.router, responses.router, messages.router, models.router)
 """Under /v1."""
 ROOT_ROUTER = tokens.router
 ROOT_PATHS = [route.path for route in tokens.router.routes if isinstance(route, Route)]
@@ -80,7 +81,7 @@ def _refusal(request: Request, error: Exception) -> JSONResponse:
     body = openai.error_body(message, status)
     if isinstance(error, FieldError):
         body = openai.error_body(message, status, field=error.field, code=error.code)
-    elif status == 404:
+    elif status == 404 and not isinstance(error, NoResponseError):
         body = openai.error_body(message, status, field="model", code="model_not_found")
     answer = _answer(request, status, body, message)
     if isinstance(error, BusyError | StorageBusyError):
