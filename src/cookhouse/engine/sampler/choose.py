@@ -96,12 +96,15 @@ def choose_normalized(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[lis
     if any(choice.min_p > 0 and choice.temperature > 0 for choice in choices):
         choices = _by_top_k(logits_BV, choices)
     size = max(1, _CHUNK_ELEMENTS[logits_BV.device.type] // logits_BV.shape[1])
-    chosen: tuple[list[int], list[float], list[float]] = ([], [], [])
+    tokens: list[int] = []
+    logprobs: list[float] = []
+    sums: list[float] = []
     for start in range(0, len(choices), size):
         some = _choose(logits_BV[start : start + size], choices[start : start + size])
-        for whole, part in zip(chosen, some, strict=True):
-            whole.extend(part)
-    return chosen
+        tokens += some[0]
+        logprobs += some[1]
+        sums += some[2]
+    return tokens, logprobs, sums
 
 
 def score(logits_BV: Tensor, choices: Sequence[Choice], tokens: Sequence[int]) -> tuple[list[float], list[float]]:
