@@ -65,6 +65,13 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"response_format": {"type": "json_object"}}, "response_format", "free text"),
     ({"repetition_penalty": 1.1}, "repetition_penalty", "not offered here"),
     ({"stop_token_ids": [1]}, "stop_token_ids", "use stop"),
+    ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs", "do not go with stream=true"),
+    ({"prompt_logprobs": 21}, "prompt_logprobs", "less than or equal to 20"),
+    (
+        {"stream_options": {"continuous_usage_stats": True}, "stream": True},
+        "stream_options.continuous_usage_stats",
+        "goes with include_usage",
+    ),
     ({"reasoning_effort": "l" * 65}, "reasoning_effort", "at most 64"),
     ({"continue_final_message": True}, "continue_final_message", "must be a text of the assistant's"),
     ({"tempratur": 1}, "tempratur", "unknown field 'tempratur'"),

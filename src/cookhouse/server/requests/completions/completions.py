@@ -82,6 +82,8 @@ class Answers:
                 max_tokens=None if request.limit is None else min(request.limit, room),
                 stop=[*renderer.get_stop_sequences(), *request.stops],
                 topk_sample_logprobs=request.top_logprobs or 0,
+                prompt_logprobs=request.prompt_logprobs is not None,
+                topk_prompt_logprobs=request.prompt_logprobs or 0,
             )
             return answer, sample
 
@@ -128,7 +130,7 @@ class Answers:
                         stop=request.stops or None,
                         topk_sample_logprobs=request.logprobs or 0,
                         prompt_logprobs=request.scores_prompt,
-                        topk_prompt_logprobs=(request.logprobs or 0) if request.scores_prompt else 0,
+                        topk_prompt_logprobs=request.num_prompt_candidates,
                     )
                 )
             completion = Completion(
