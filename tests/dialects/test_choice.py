@@ -4,13 +4,29 @@ import numpy as np
 import pytest
 
 from cookhouse.chat import get_renderer
-from cookhouse.dialects.choice import ChatChoice
+from cookhouse.dialects.choice import ChatChoice, joined
 from cookhouse.dialects.openai.chat_answer import message_of
 from cookhouse.dialects.texts import TokenTexts
 from cookhouse.engine.contract import SampledSequence
 from cookhouse.models.tokenizers import get_tokenizer
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_text_between_calls_stands_between_them(size: int) -> None:
+    """Would catch an answer that is not streamed, whose blocks have all texts before all calls."""
+    renderer = get_renderer("qwen3_instruct", get_tokenizer("cookhouse/tiny"))
+    choice = ChatChoice(renderer.stream_response(), [], TokenTexts(renderer.encoder))
+    tokens = renderer.encoder.encode_with_specials(f"I add.\n{CALL}\nAnd again.\n{CALL}")
+    said = []
+    for start in range(0, len(tokens), size):
+        part = np.array(tokens[start : start + size], dtype=np.int32)
+        logprobs = np.zeros(part.size, dtype=np.float32)
+        said += choice.feed(SampledSequence(tokens_T=part, logprobs_T=logprobs, is_stopped=False))
+    parts = joined([*said, *choice.finish(is_stopped=True)])
+    shown = [one["function"]["name"] if one["type"] == "function" else one.get("text", "").strip() for one in parts]
+    assert shown == ["I add.", "add", "And again.", "add"]
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
