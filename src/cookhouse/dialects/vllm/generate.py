@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -67,8 +67,6 @@ class GenerateRequest(BaseModel):
 class _Choice:
     is_ended: bool = False
     num_tokens: int = 0
-    scored: list[ScoredToken] = field(default_factory=list)
-    """Those that nothing has been sent with."""
 
 
 class Generation:
