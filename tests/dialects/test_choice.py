@@ -4,13 +4,47 @@ import numpy as np
 import pytest
 
 from cookhouse.chat import get_renderer
-from cookhouse.dialects.choice import ChatChoice
+from cookhouse.dialects.choice import ChatChoice, Said, joined
 from cookhouse.dialects.openai.chat_answer import message_of
 from cookhouse.dialects.texts import TokenTexts
 from cookhouse.engine.contract import SampledSequence
 from cookhouse.models.tokenizers import get_tokenizer
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_call_that_cannot_be_read_stays_where_it_was_written(size: int) -> None:
+    """Would catch it moved behind the text that follows it, or told before it is over."""
+    broken = "<tool_call>\n{broken\n</tool_call>"
+    parts = _said(f"I add.\n{broken}\nAnd again.\n{CALL}\n{broken}", size)
+    assert [_shown(one) for one in parts] == [f"I add.\n{broken}\nAnd again.", "add", broken]
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_text_between_calls_stands_between_them(size: int) -> None:
+    """Would catch an answer that is not streamed, whose blocks have all texts before all calls."""
+    parts = _said(f"I add.\n{CALL}\nAnd again.\n{CALL}", size)
+    assert [_shown(one) for one in parts] == ["I add.", "add", "And again.", "add"]
+
+
+def _said(written: str, size: int) -> list[Said]:
+    """What is said of a text that comes so many tokens at a time."""
+    renderer = get_renderer("qwen3_instruct", get_tokenizer("cookhouse/tiny"))
+    choice = ChatChoice(renderer.stream_response(), [], TokenTexts(renderer.encoder))
+    tokens = renderer.encoder.encode_with_specials(written)
+    said = []
+    for start in range(0, len(tokens), size):
+        part = np.array(tokens[start : start + size], dtype=np.int32)
+        logprobs = np.zeros(part.size, dtype=np.float32)
+        said += choice.feed(SampledSequence(tokens_T=part, logprobs_T=logprobs, is_stopped=False))
+    return joined([*said, *choice.finish(is_stopped=True)])
+
+
+def _shown(one: Said) -> str:
+    if one["type"] == "function":
+        return one["function"]["name"]
+    return one["text"].strip() if one["type"] == "text" else one["thinking"]
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])

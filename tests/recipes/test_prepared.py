@@ -162,7 +162,7 @@ CASES = {
     "a run without weights": supervised("the run in empty has saved no checkpoint yet", load_checkpoint_path="empty"),
     "a reference without weights": Case(
         recipe="dpo",
-        message="the run in empty has saved no weights to sample from yet",
+        message="the run in empty has saved no checkpoint yet",
         settings={"reference_model": "empty"},
     ),
     "a model that is not registered": supervised("sums", load_checkpoint_path="sums@1"),
@@ -195,12 +195,12 @@ CASES = {
     ),
     "weights to evaluate": Case(
         recipe="eval",
-        message="the run in empty has saved no weights to sample from yet",
+        message="the run in empty has saved no checkpoint yet",
         settings={"weights": "empty", "benchmark": "arithmetic", "model_name": "cookhouse/tiny"},
     ),
     "one of several models to evaluate": Case(
         recipe="eval",
-        message="the run in empty has saved no weights to sample from yet",
+        message="the run in empty has saved no checkpoint yet",
         settings={
             "benchmark": "arithmetic",
             "compare_with": "empty",

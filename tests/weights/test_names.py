@@ -72,8 +72,21 @@ def test_what_names_no_weights_is_refused_with_the_ways(tmp_path: Path) -> None:
         find_weights("weights").path("training")
     with pytest.raises(InputError, match="has saved no checkpoint yet"):
         find_weights(str(run_folder(tmp_path / "run"))).path("training")
-    with pytest.raises(InputError, match="has saved no weights to sample from yet"):
-        find_weights(str(run_folder(tmp_path / "state", ("tinker://s", None)))).path("sampling")
+
+
+def test_an_interrupted_run_is_sampled_from_its_state(tmp_path: Path) -> None:
+    """Would catch weights that one has to resume a run for, and a state in place of weights saved to sample from."""
+    assert find_weights(str(run_folder(tmp_path / "run", ("tinker://s", None)))).path("sampling") == "tinker://s"
+    saved = ("tinker://s1", "tinker://w1"), ("tinker://s2", None)
+    assert find_weights(str(run_folder(tmp_path / "older", *saved))).path("sampling") == "tinker://w1"
+
+
+def test_a_sweep_without_a_checkpoint_names_its_runs(tmp_path: Path) -> None:
+    """Would catch advice to wait for a sweep that has finished."""
+    sweep = run_folder(tmp_path / "sweep")
+    first = run_folder(sweep / "1-learning_rate=0.1", ("tinker://s", "tinker://w"))
+    with pytest.raises(InputError, match=f"has no checkpoint of its own; name one of its runs: {first}$"):
+        find_weights(str(sweep)).path("sampling")
 
 
 def test_the_run_that_saved_a_path_is_found_beside_others(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A response read while it is sampled."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import TypeAlias
 
 from cookhouse.chat.encoding import Encoder, Piece, Special
@@ -9,6 +10,8 @@ from cookhouse.chat.messages import Message, TextPart, ThinkingPart, ToolCall, U
 Delta: TypeAlias = TextPart | ThinkingPart | ToolCall | UnparsedToolCall
 """What a response says next: more of its text or its thinking, or a call that is complete."""
 
+_MORE = "x"
+"""Text that an answer may go on with."""
 UNFINISHED = "\ufffd"
 """What decoding writes for the first bytes of a character."""
 
@@ -44,7 +47,7 @@ class ResponseStream:
         self._pieces: list[Piece] = list(opening)
         self._growing = GrowingText(encoder)
         self._thinking = self._text = ""  # as given in deltas
-        self._num_calls = 0
+        self._num_calls = self._num_unparsed = 0
 
     @property
     def pieces(self) -> list[Piece]:
@@ -86,9 +89,19 @@ class ResponseStream:
             deltas.append({"type": "text", "text": said})
         deltas += calls[self._num_calls :]
         self._num_calls = len(calls)
-        if is_over:
-            deltas += message.get("unparsed_tool_calls", [])
+        unparsed = message.get("unparsed_tool_calls", [])
+        settled = unparsed if is_over else self._settled(unparsed)
+        deltas += settled[self._num_unparsed :]
+        self._num_unparsed = len(settled)
         return deltas
+
+    def _settled(self, unparsed: Sequence[UnparsedToolCall]) -> Sequence[UnparsedToolCall]:
+        """Those that more text would be no part of: nothing that follows makes calls of them."""
+        if len(unparsed) == self._num_unparsed:
+            return unparsed
+        later = self._read([*self.pieces, _MORE]).get("unparsed_tool_calls", [])
+        are_same = (one["text"] == other["text"] for one, other in zip(unparsed, later, strict=False))
+        return unparsed[: sum(takewhile(bool, are_same))]
 
 
 class GrowingText:

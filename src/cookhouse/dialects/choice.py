@@ -53,10 +53,17 @@ class ChatChoice:
         return [delta for piece in self._pieces(tokens) for delta in self._said(self.stream.feed(piece))]
 
     def _pieces(self, tokens: list[int]) -> list[list[int]]:
-        """The tokens that a stop may be spelled by one at a time: what came before it, a call too, was said."""
+        """The tokens up to each mark, so that text and calls are said in the order in which they were written; those
+        that a stop may be spelled by one at a time: what came before it, a call too, was said.
+        """
         longest = max((len(stop.encode()) for stop in self.stops), default=0)
         first = max(len(tokens) - longest, 0)
-        return [tokens[:first], *([token] for token in tokens[first:])]
+        ends = [place for place, token in enumerate(tokens[:first], 1) if self.texts.is_special(token)]
+        starts = [0, *ends]
+        return [
+            *(tokens[start:end] for start, end in zip(starts, [*ends, first], strict=True)),
+            *([token] for token in tokens[first:]),
+        ]
 
     def next_tokens(self) -> list[int]:
         """The tokens since it was last asked, the one that stops included."""
@@ -86,7 +93,7 @@ class ChatChoice:
             if "function" in delta:
                 if self.num_calls != self.max_calls:
                     said += [*self._flushed(None), self._call(cast("ToolCall", delta))]
-            elif "error" in delta:  # a call that nobody can read is what it is: text
+            elif "error" in delta:  # a call that nobody can read is what it is: text, where it was written
                 text = cast("UnparsedToolCall", delta)["text"]
                 said += self._text("text", f"\n{text}" if "text" in self._cutters else text)
             elif delta["type"] == "thinking":

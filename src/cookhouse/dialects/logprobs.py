@@ -40,13 +40,33 @@ def scored_prompt(tokens: Sequence[int], output: SampleOutput) -> list[ScoredTok
     return [ScoredToken(tokens[0], None), *scored[1:]]
 
 
-def chat_logprobs(scored: Iterable[ScoredToken], texts: TokenTexts) -> dict[str, Any]:
-    """`logprobs` of a choice of a chat."""
+def prompt_logprobs(scored: Sequence[ScoredToken]) -> list[dict[str, Any] | None]:
+    """For each token of a prompt itself and its candidates by id, as vLLM has it; None for the first."""
+    places: list[dict[str, Any] | None] = []
+    for one in scored:
+        if one.logprob is None:
+            places.append(None)
+            continue
+        place = {str(token): {"logprob": logprob, "rank": rank} for rank, (token, logprob) in enumerate(one.top, 1)}
+        places.append({str(one.token): {"logprob": one.logprob, "rank": None}} | place)
+    return places
+
+
+def id_name(token: int) -> str:
+    """What vLLM calls a token where `return_tokens_as_token_ids` asks for ids in place of texts."""
+    return f"token_id:{token}"
+
+
+def chat_logprobs(scored: Iterable[ScoredToken], texts: TokenTexts, *, by_id: bool = False) -> dict[str, Any]:
+    """`logprobs` of a choice of a chat; `by_id`: tokens are called by their ids."""
+
+    def named(token: int, logprob: float | None) -> dict[str, Any]:
+        text = texts[token]
+        raw = None if text.raw is None else list(text.raw)
+        return {"token": id_name(token) if by_id else text.spelled, "logprob": logprob, "bytes": raw}
+
     content = [
-        {
-            **_spelled(one.token, one.logprob, texts),
-            "top_logprobs": [_spelled(token, logprob, texts) for token, logprob in one.top],
-        }
+        {**named(one.token, one.logprob), "top_logprobs": [named(token, logprob) for token, logprob in one.top]}
         for one in scored
     ]
     return {"content": content, "refusal": None}
@@ -58,6 +78,8 @@ class CompletionLogprobs:
 
     texts: TokenTexts
     has_top: bool
+    by_id: bool = False
+    """True if tokens are called by their ids."""
     _length: int = field(default=0, init=False)
     """Letters so far."""
 
@@ -92,14 +114,11 @@ class CompletionLogprobs:
         return top
 
     def _name(self, token: int) -> str:
+        if self.by_id:
+            return id_name(token)
         text = self.texts[token]
         is_whole = text.raw is None or text.raw == text.spelled.encode()
         return text.spelled if is_whole else "bytes:" + "".join(f"\\x{byte:02x}" for byte in text.raw or b"")
-
-
-def _spelled(token: int, logprob: float | None, texts: TokenTexts) -> dict[str, Any]:
-    text = texts[token]
-    return {"token": text.spelled, "logprob": logprob, "bytes": None if text.raw is None else list(text.raw)}
 
 
 def _tops(

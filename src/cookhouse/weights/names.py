@@ -12,6 +12,7 @@ of its name, becomes its folder before: `cookhouse.runs.listing`.
 
 import json
 import os
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ Purpose: TypeAlias = Literal["training", "sampling"]
 _TINKER = "tinker://"
 _RUN_FILES = (CHECKPOINTS_FILE, "run.json")
 _CONFIG = "config.json"
+_MAX_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +101,17 @@ class RunWeights(Weights):
     """The best checkpoint of a run that keeps it, else the last one; named by the folder."""
 
     def path(self, purpose: Purpose, /) -> str:
-        for saved in named_by_run(_saved(Path(self.name))):
-            state_path = saved.state_path if purpose == "training" else None
-            if (path := state_path or saved.sampler_path) is not None:
-                return path
-        what = " checkpoint" if purpose == "training" else " weights to sample from"
-        raise InputError(f"the run in {self.name} has saved no{what} yet; let it finish, or resume it")
+        checkpoints = named_by_run(_saved(Path(self.name)))
+        states = [saved.state_path for saved in checkpoints]
+        samplers = [saved.sampler_path for saved in checkpoints]
+        # A run that was interrupted has states alone, which can be sampled from as well.
+        paths = [path for pair in zip(states, samplers, strict=True) for path in pair]
+        if purpose == "sampling":
+            paths = [*samplers, *states]
+        found = next((path for path in paths if path is not None), None)
+        if found is None:
+            raise no_checkpoint(Path(self.name))
+        return found
 
     def saved_by(self, _among: Iterable[Path], /) -> Path | None:
         return Path(self.name)
@@ -248,6 +255,16 @@ def other_format(setting: str, name: str, trained: str, written: str) -> InputEr
         f"{setting}={name} was trained in the chat format {trained}, and this run writes {written}, which it has not "
         f"learned; set renderer_name={trained}, or force_renderer=true to go on in {written}"
     )
+
+
+def no_checkpoint(run: Path) -> InputError:
+    """The error of a run without a checkpoint, with the runs in its folder that have one: those of a sweep."""
+    if parts := [shlex.quote(str(part)) for part in _runs([run])]:
+        more = f" and {len(parts) - _MAX_SHOWN} more" if len(parts) > _MAX_SHOWN else ""
+        return InputError(
+            f"{run} has no checkpoint of its own; name one of its runs: {', '.join(parts[:_MAX_SHOWN])}{more}"
+        )
+    return InputError(f"the run in {run} has saved no checkpoint yet; let it finish, or resume it")
 
 
 def _names_none(name: str) -> InputError:

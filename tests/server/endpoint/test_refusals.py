@@ -80,6 +80,13 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"structured_outputs": {"grammar": "start: ("}}, "structured_outputs.grammar", "cannot be followed"),
     ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", "not offered here"),
     ({"guided_choice": ["a" * 2**18]}, "guided_choice", "it may have 262144"),
+    ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs", "do not go with stream=true"),
+    ({"prompt_logprobs": 21}, "prompt_logprobs", "less than or equal to 20"),
+    (
+        {"stream_options": {"continuous_usage_stats": True}, "stream": True},
+        "stream_options.continuous_usage_stats",
+        "goes with include_usage",
+    ),
     ({"reasoning_effort": "l" * 65}, "reasoning_effort", "at most 64"),
     ({"continue_final_message": True}, "continue_final_message", "must be a text of the assistant's"),
     ({"tempratur": 1}, "tempratur", "unknown field 'tempratur'"),

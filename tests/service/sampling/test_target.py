@@ -91,8 +91,7 @@ def test_nothing_named_means_the_base_model(model: str | None, asked: str) -> No
 def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is a folder without weights in it"):
         find_target(str(tmp_path))
-    with pytest.raises(InputError, match="has saved no weights to sample from yet"):
-        find_target(str(run_folder(tmp_path, None)))
+    run_folder(tmp_path, None)
     for damaged in ("{", "[]", '{"config": {}}'):
         (tmp_path / "config.json").write_text(damaged)
         (tmp_path / "checkpoints.jsonl").unlink(missing_ok=True)

@@ -127,7 +127,7 @@ def test_a_fault_of_ours_shows_no_text_of_its_own(
         ({"weights": ["group/secnd"]}, 404, "did you mean group/second?"),
         ({"weights": ["/etc"]}, 404, "unknown weights '/etc'"),
         ({"weights": ["../runs/first"]}, 404, "unknown weights '../runs/first'"),
-        ({"weights": ["new"]}, 400, "has saved no weights to sample from yet"),
+        ({"weights": ["new"]}, 400, "has saved no checkpoint yet"),
         ({"weights": ["tinker://nobody/s/1"]}, 400, "is not on this machine's embedded service"),
         ({"weights": ["other/model-8B"]}, 404, "unknown weights"),
         ({"weights": []}, 400, "one or two names"),

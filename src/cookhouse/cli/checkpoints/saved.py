@@ -11,6 +11,7 @@ from cookhouse.errors import InputError, UnknownNameError
 from cookhouse.extras import has_engine, require_engine
 from cookhouse.files import is_folder
 from cookhouse.registry import check_artifact
+from cookhouse.runs.listing.find import is_run
 from cookhouse.runs.listing.weights import weights_asked_for
 from cookhouse.runs.names import RUNS_FOLDER
 from cookhouse.service.local import default_state_dir, keeps_checkpoints, service_folder
@@ -22,6 +23,7 @@ from cookhouse.weights.names import (
     Weights,
     find_weights,
     is_checkpoint_path,
+    no_checkpoint,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ def list_saved(where: Path) -> list[SavedCheckpoint]:
     if is_run_folder(where):
         return _of_run(where)
     if not keeps_checkpoints(where):
+        if is_run(where):
+            raise no_checkpoint(where)
         raise InputError(f"{where} is neither the folder of a run nor the state folder of a server")
     return _of_state_dir(where)
 
@@ -171,12 +175,14 @@ def _in_folder(folder: Path) -> SavedCheckpoint:
     if is_checkpoint(folder):
         return SavedCheckpoint(path=None, folder=folder)
     if not is_run_folder(folder):
+        if is_run(folder):
+            raise no_checkpoint(folder)
         raise InputError(
             f"{folder} is neither a checkpoint's folder nor a run's; name one of them, or a checkpoint's {TINKER} path"
         )
     saved = _of_run(folder)
     if not saved:
-        raise InputError(f"the run in {folder} has saved no checkpoint yet; let it finish, or resume it")
+        raise no_checkpoint(folder)
     return meant(saved)
 
 

@@ -60,14 +60,14 @@ def parse_descent(text: str) -> Descent:
 
 
 def _of_run(registry: ModelRegistry, name: str, folder: Path) -> NewModel:
-    saved = list_saved(folder)
-    if not saved:
-        raise InputError(f"the run in {folder} has saved no checkpoint yet; let it finish, or resume it")
-    files = {each.path: each.folder for each in saved}
     from cookhouse.runs import read_record, read_result, recorded_synthetic
     from cookhouse.weights.checkpoints import CHECKPOINTS_FILE, CheckpointFile, named_by_run
-    from cookhouse.weights.names import find_weights
+    from cookhouse.weights.names import find_weights, no_checkpoint
 
+    saved = list_saved(folder)
+    if not saved:
+        raise no_checkpoint(folder)
+    files = {each.path: each.folder for each in saved}
     meant = named_by_run(CheckpointFile(folder / CHECKPOINTS_FILE).read())[0]
     paths = [path for path in (meant.state_path, meant.sampler_path) if path is not None]
     record = read_record(folder)

@@ -8,7 +8,7 @@ from typing import Any
 from cookhouse.chat import ResponseStream, ToolCall
 from cookhouse.chat.tool_calls import write_arguments
 from cookhouse.dialects.choice import ChatChoice, Said
-from cookhouse.dialects.logprobs import chat_logprobs
+from cookhouse.dialects.logprobs import chat_logprobs, prompt_logprobs, scored_prompt
 from cookhouse.dialects.openai.chat import ChatRequest
 from cookhouse.dialects.openai.fields import usage
 from cookhouse.dialects.sampled import SampleOutput
@@ -52,6 +52,7 @@ class ChatAnswer:
             chunks[0] |= self._prompt_tokens()
         for index, (choice, sequence) in enumerate(zip(self._choices, output.sequences, strict=True)):
             if output.is_partial and len(sequence.tokens_T):
+                self._num_sampled += len(sequence.tokens_T)
                 chunks += self._deltas(index, choice.feed(sequence))
             if (sequence.is_stopped or not output.is_partial) and not choice.is_ended:
                 chunks += self._deltas(index, choice.finish(is_stopped=sequence.is_stopped))
@@ -72,12 +73,14 @@ class ChatAnswer:
                 {
                     "index": index,
                     "message": message_of(said),
-                    "logprobs": chat_logprobs(choice.scored, self._texts) if self._request.logprobs else None,
+                    "logprobs": self._logprobs(choice) if self._request.logprobs else None,
                     "finish_reason": choice.finish_reason,
                     **self._sampled_tokens(choice),
                 }
             )
         whole = {**self._head, "object": "chat.completion", "choices": choices, "usage": self._usage()}
+        if self._request.prompt_logprobs is not None:
+            whole["prompt_logprobs"] = prompt_logprobs(scored_prompt(self._prompt, output))
         return whole | self._prompt_tokens()
 
     def _deltas(self, index: int, said: Sequence[Said]) -> list[dict[str, Any]]:
@@ -94,12 +97,17 @@ class ChatAnswer:
         choice = self._choices[index]
         logprobs = None
         if self._request.logprobs and choice.scored:
-            logprobs = chat_logprobs(choice.scored, self._texts)
+            logprobs = self._logprobs(choice)
             choice.scored = []
         one = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
         one |= self._sampled_tokens(choice)
         chunk = {**self._head, "object": "chat.completion.chunk", "choices": [one]}
-        return {**chunk, "usage": None} if self._request.includes_usage else chunk
+        if not self._request.includes_usage:
+            return chunk
+        return {**chunk, "usage": self._usage() if self._request.counts_usage else None}
+
+    def _logprobs(self, choice: ChatChoice) -> dict[str, Any]:
+        return chat_logprobs(choice.scored, self._texts, by_id=bool(self._request.return_tokens_as_token_ids))
 
     def _prompt_tokens(self) -> dict[str, Any]:
         return {"prompt_token_ids": self._prompt} if self._request.return_token_ids else {}

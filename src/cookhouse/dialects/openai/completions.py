@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BeforeValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from cookhouse.chat import UNFINISHED, Encoder, GrowingText
 from cookhouse.dialects.errors import FieldError
-from cookhouse.dialects.logprobs import CompletionLogprobs, ScoredToken, scored_prompt, scored_sample
+from cookhouse.dialects.logprobs import CompletionLogprobs, ScoredToken, prompt_logprobs, scored_prompt, scored_sample
 from cookhouse.dialects.openai.fields import MAX_SAMPLES, SamplingFields, TokenId, TopLogprobs, usage
 from cookhouse.dialects.openai.not_offered import COMPLETION_NOT_OFFERED, NotOffered
 from cookhouse.dialects.sampled import SampledSequence, SampleOutput
@@ -24,6 +24,10 @@ Tokens = Annotated[list[TokenId], Field(min_length=1)]
 
 Texts = Annotated[list[str], Field(min_length=1, max_length=_MAX_PROMPTS)]
 TokenLists = Annotated[list[Tokens], Field(min_length=1, max_length=_MAX_PROMPTS)]
+
+
+def _as_number(logprobs: object) -> object:
+    return (1 if logprobs else None) if isinstance(logprobs, bool) else logprobs
 
 
 def _explained(value: object, check: ValidatorFunctionWrapHandler) -> Any:
@@ -40,7 +44,8 @@ class CompletionRequest(SamplingFields):
 
     prompt: Annotated[str | Tokens | Texts | TokenLists, WrapValidator(_explained)]
     echo: bool | None = None
-    logprobs: TopLogprobs | None = None
+    logprobs: Annotated[TopLogprobs | None, BeforeValidator(_as_number)] = None
+    """True is 1, as of a chat."""
 
     def check(self) -> None:
         super().check()
@@ -68,7 +73,13 @@ class CompletionRequest(SamplingFields):
 
     @property
     def scores_prompt(self) -> bool:
-        return bool(self.echo) and self.logprobs is not None
+        return (bool(self.echo) and self.logprobs is not None) or self.prompt_logprobs is not None
+
+    @property
+    def num_prompt_candidates(self) -> int:
+        """For each place of the prompt."""
+        echoed = self.logprobs or 0 if self.echo else 0
+        return max(echoed, self.prompt_logprobs or 0)
 
 
 @dataclass
@@ -83,6 +94,7 @@ class _Choice:
     prompt: Sequence[int] = ()
     tokens: list[int] = field(default_factory=list)
     """Those that no text has been given with, the one that stops included."""
+    num_sampled: int = 0
     is_begun: bool = False
     is_ended: bool = False
 
@@ -114,14 +126,16 @@ class Completion:
             _Choice(
                 text=GrowingText(encoder, prompt),
                 cutter=StopCutter(request.stops),
-                logprobs=CompletionLogprobs(texts, has_top=bool(request.logprobs)),
+                logprobs=CompletionLogprobs(
+                    texts, has_top=bool(request.logprobs), by_id=bool(request.return_tokens_as_token_ids)
+                ),
                 prompt=prompt,
             )
             for prompt in prompts
             for _ in range(request.num_samples)
         ]
         self._echoed: set[int] = set()
-        self._num_sampled = self._num_reused = 0
+        self._num_reused = 0
 
     def chunks(self, position: int, output: SampleOutput) -> list[dict[str, Any]]:
         """Chunks to send for an output of the engine for one prompt."""
@@ -132,6 +146,7 @@ class Completion:
             choice = self._choices[index]
             said = echo
             if output.is_partial and len(sequence.tokens_T) and not choice.is_ended:
+                choice.num_sampled += len(sequence.tokens_T)
                 said += self._feed(choice, sequence)
             is_over = sequence.is_stopped or not output.is_partial
             if is_over and not choice.is_ended:
@@ -141,7 +156,7 @@ class Completion:
             elif said:
                 chunks.append(self._chunk(index, said))
         if not output.is_partial:
-            self._count(output)
+            self._count(position, output)
         return chunks
 
     def end(self) -> list[dict[str, Any]]:
@@ -152,13 +167,18 @@ class Completion:
         """The answer at once, from what the engine said of each prompt."""
         choices = []
         for position, output in enumerate(outputs):
-            self._count(output)
+            self._count(position, output)
             echo = self._echo(position, output)
             for index, sequence in enumerate(output.sequences, start=position * self._request.num_samples):
                 choice = self._choices[index]
                 text = echo + self._feed(choice, sequence) + self._finish(choice)
-                choices.append(self._choice(index, text, _reason(choice, sequence)))
+                choices.append(self._choice(index, text, _reason(choice, sequence)) | self._scores(position, output))
         return {**self._head, "choices": choices, "usage": self._usage()}
+
+    def _scores(self, position: int, output: SampleOutput) -> dict[str, Any]:
+        if self._request.prompt_logprobs is None:
+            return {}
+        return {"prompt_logprobs": prompt_logprobs(scored_prompt(self._prompts[position], output))}
 
     def _echo(self, position: int, output: SampleOutput) -> str:
         """The text of a prompt, the first time that it is asked for."""
@@ -167,7 +187,7 @@ class Completion:
         self._echoed.add(position)
         prompt = self._prompts[position]
         first = position * self._request.num_samples
-        if self._request.scores_prompt:
+        if self._request.logprobs is not None:
             scored = scored_prompt(prompt, output)
             for choice in self._choices[first : first + self._request.num_samples]:
                 choice.scored = list(scored)
@@ -197,7 +217,9 @@ class Completion:
 
     def _chunk(self, index: int, text: str, *, finish_reason: str | None = None) -> dict[str, Any]:
         chunk = {**self._head, "choices": [self._choice(index, text, finish_reason)]}
-        return {**chunk, "usage": None} if self._request.includes_usage else chunk
+        if not self._request.includes_usage:
+            return chunk
+        return {**chunk, "usage": self._usage() if self._request.counts_usage else None}
 
     def _choice(self, index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
         choice = self._choices[index]
@@ -213,13 +235,14 @@ class Completion:
         choice.is_begun = True
         return said
 
-    def _count(self, output: SampleOutput) -> None:
-        if self._request.limit:
-            self._num_sampled += sum(len(sequence.tokens_T) for sequence in output.sequences)
+    def _count(self, position: int, output: SampleOutput) -> None:
+        for index, sequence in enumerate(output.sequences, start=position * self._request.num_samples):
+            self._choices[index].num_sampled = len(sequence.tokens_T) if self._request.limit else 0
         self._num_reused += output.num_reused_tokens
 
     def _usage(self) -> dict[str, Any]:
-        return usage(sum(map(len, self._prompts)), self._num_sampled, self._num_reused)
+        num_sampled = sum(choice.num_sampled for choice in self._choices)
+        return usage(sum(map(len, self._prompts)), num_sampled, self._num_reused)
 
 
 def _reason(choice: _Choice, sequence: SampledSequence) -> str:

@@ -42,12 +42,17 @@ class StreamOptions(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    """vLLM's: each chunk has the usage so far."""
 
     def check(self) -> None:
         for name, value in (self.model_extra or {}).items():
             if value not in (None, False):
                 field = f"stream_options.{name[:MAX_SHOWN]}"
                 raise FieldError(field, f"{field} is not offered here; leave it out", code="unsupported_parameter")
+        if self.continuous_usage_stats and not self.include_usage:
+            field = "stream_options.continuous_usage_stats"
+            raise FieldError(field, f"{field} goes with include_usage=true")
 
 
 class SamplingFields(FormFields):
@@ -71,6 +76,10 @@ class SamplingFields(FormFields):
     repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
     return_token_ids: bool | None = None
     """No field of OpenAI's, but of vLLM's."""
+    return_tokens_as_token_ids: bool | None = None
+    """vLLM's: log-probabilities name tokens by id."""
+    prompt_logprobs: TopLogprobs | None = None
+    """vLLM's: candidates for each token of the prompt."""
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: Annotated[list[Stop], Field(max_length=MAX_STOPS), BeforeValidator(_as_list)] | None = None
     stop_token_ids: Annotated[list[TokenId], Field(max_length=_MAX_STOP_TOKENS)] | None = None
@@ -105,6 +114,8 @@ class SamplingFields(FormFields):
         self._check_shape()
         if self.stream_options is not None:
             self.stream_options.check()
+        if self.prompt_logprobs is not None and self.stream:
+            raise FieldError("prompt_logprobs", "prompt_logprobs do not go with stream=true; leave one of them out")
         if self.includes_usage and not self.stream:
             raise FieldError("stream_options", "stream_options go with stream=true; leave them out, or stream")
 
@@ -129,6 +140,11 @@ class SamplingFields(FormFields):
     def includes_usage(self) -> bool:
         """True if a stream ends with its usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def counts_usage(self) -> bool:
+        """True if each chunk of a stream has the usage so far."""
+        return self.includes_usage and bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
     def sampling(self) -> dict[str, Any]:
         """The fields of a `SampleRequest` that have the same meaning."""

@@ -119,7 +119,10 @@ class ResponsesRequest(BaseModel):
         if choice.get("type") == "function":
             return {"type": "function", "function": {"name": choice.get("name")}}
         if choice.get("type") == "allowed_tools":
-            allowed = [{"type": "function", "function": {"name": one.get("name")}} for one in choice.get("tools", ())]
+            tools = choice.get("tools")
+            if not isinstance(tools, list) or not all(isinstance(one, dict) for one in tools):
+                raise FieldError("tool_choice.tools", "tool_choice.tools must be a list of tools")
+            allowed = [{"type": "function", "function": {"name": one.get("name")}} for one in tools]
             return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode"), "tools": allowed}}
         raise FieldError("tool_choice.type", "tool_choice.type must be function or allowed_tools")
 

@@ -3,13 +3,13 @@
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from cookhouse.dialects.errors import FieldError
-from cookhouse.dialects.logprobs import ScoredToken, scored_prompt, scored_sample
+from cookhouse.dialects.logprobs import ScoredToken, id_name, prompt_logprobs, scored_prompt, scored_sample
 from cookhouse.dialects.openai.completions import Tokens
 from cookhouse.dialects.openai.fields import MAX_NAME, MAX_TOP_LOGPROBS, SamplingFields, StreamOptions, usage
 from cookhouse.dialects.openai.not_offered import NOT_OFFERED, NotOffered
@@ -30,7 +30,6 @@ class SamplingParams(SamplingFields):
 
     model: str = ""
     logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-    prompt_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
 
 
 class GenerateRequest(BaseModel):
@@ -62,8 +61,6 @@ class GenerateRequest(BaseModel):
 class _Choice:
     is_ended: bool = False
     num_tokens: int = 0
-    scored: list[ScoredToken] = field(default_factory=list)
-    """Those that nothing has been sent with."""
 
 
 class Generation:
@@ -126,18 +123,6 @@ class Generation:
         return usage(len(self._prompt), num_sampled, output.num_reused_tokens)
 
 
-def prompt_logprobs(scored: Sequence[ScoredToken]) -> list[dict[str, Any] | None]:
-    """For each token of a prompt its candidates and itself by id, as vLLM has it; None for the first."""
-    places: list[dict[str, Any] | None] = []
-    for one in scored:
-        if one.logprob is None:
-            places.append(None)
-            continue
-        place = {str(token): {"logprob": logprob, "rank": rank} for rank, (token, logprob) in enumerate(one.top, 1)}
-        places.append({str(one.token): {"logprob": one.logprob, "rank": None}} | place)
-    return places
-
-
 def _entry(one: ScoredToken) -> dict[str, Any]:
     """Both forms that its clients read: `token` with the id in it, and `token_id`."""
     top = [{**_named(token), "logprob": logprob, "rank": rank} for rank, (token, logprob) in enumerate(one.top, 1)]
@@ -146,4 +131,4 @@ def _entry(one: ScoredToken) -> dict[str, Any]:
 
 
 def _named(token: int) -> dict[str, Any]:
-    return {"token": f"token_id:{token}", "token_id": token, "bytes": None}
+    return {"token": id_name(token), "token_id": token, "bytes": None}

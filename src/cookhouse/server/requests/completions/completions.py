@@ -84,6 +84,8 @@ class Answers:
                 stop=_stops(request, renderer.get_stop_sequences()),
                 grammar=chat_grammar(request, renderer, prompt),
                 topk_sample_logprobs=request.top_logprobs or 0,
+                prompt_logprobs=request.prompt_logprobs is not None,
+                topk_prompt_logprobs=request.prompt_logprobs or 0,
             )
             return answer, sample
 
@@ -131,7 +133,7 @@ class Answers:
                         grammar=grammar,
                         topk_sample_logprobs=request.logprobs or 0,
                         prompt_logprobs=request.scores_prompt,
-                        topk_prompt_logprobs=(request.logprobs or 0) if request.scores_prompt else 0,
+                        topk_prompt_logprobs=request.num_prompt_candidates,
                     )
                 )
             completion = Completion(
