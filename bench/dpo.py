@@ -92,7 +92,7 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     from cookhouse.algorithms import render_pairs
     from cookhouse.assets import data_file
     from cookhouse.chat import get_renderer
-    from cookhouse.data import read_pairs
+    from cookhouse.data.rows.comparisons import read_pairs
     from cookhouse.models.tokenizers import get_tokenizer
 
     model = model_folder(options.model, folder, options.device)

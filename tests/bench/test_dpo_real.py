@@ -10,7 +10,7 @@ from bench.harness import isolated
 
 from cookhouse.algorithms.pairs.dataset import PairDataset, render_pairs
 from cookhouse.chat import get_renderer
-from cookhouse.data import read_pairs
+from cookhouse.data.rows.comparisons import read_pairs
 from cookhouse.models.catalog import default_renderer
 from cookhouse.models.tokenizers import get_tokenizer
 

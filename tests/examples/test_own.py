@@ -155,7 +155,8 @@ async def test_a_recipe_with_a_stage_an_evaluator_and_a_sink(tmp_path: Path) -> 
     rows = await run(f"{EXAMPLES}/own_recipe.py:BRIEF", tmp_path, longest_answer=30, **data)
     assert [row["step"] for row in rows if "test/answer_tokens" in row] == [5, len(rows) - 1]
     compared = compare({"run": read_record(tmp_path / "run")})
-    assert (compared.metrics[0].name, compared.metrics[0].metric.direction) == ("test/answer_tokens", "less")
+    headline, own = compared.metrics[:2]
+    assert (headline.name, own.name, own.metric.direction) == ("train/loss", "test/answer_tokens", "less")
     losses = (tmp_path / "run" / "losses.txt").read_text().splitlines()
     assert [float(line.split()[1]) for line in losses] == [row["train/loss"] for row in rows if "train/loss" in row]
 

@@ -54,6 +54,7 @@ VALUES: dict[str, Any] = {
 BESIDE: dict[str, dict[str, Any]] = {
     "ties": {"dataset_path": "ties.jsonl"},
     "on_bad_row": {"dataset_path": "bad.jsonl"},
+    "empty_answers": {"dataset_path": "empty.jsonl"},
     "overlong_answers": {"max_tokens": 1},
     "tournament": {"group_size": 4},
 }
@@ -224,6 +225,9 @@ def test_every_setting_changes_something_or_is_refused(
     (tmp_path / "ties.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     good = [{"prompt": f"say {n}", "completion": str(n), "chosen": str(n), "rejected": "no"} for n in range(6)]
     (tmp_path / "bad.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*good, {"nothing": 1}]))
+    (tmp_path / "empty.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in [*good, {**good[0], "completion": ""}])
+    )
     trial = Trial(recipe, tmp_path, calls, monkeypatch.chdir)
     before = cache(lambda beside: outcome(trial, {**small, **dict(beside)}))
     idle = []

@@ -20,7 +20,7 @@ from cookhouse.data.batches.supervised import SupervisedDataset
 from cookhouse.data.config import build_renderer, parse_train_on_what
 from cookhouse.data.fingerprint import Fingerprint, fingerprint_of
 from cookhouse.data.parsing import BadRows, OnBadRow, parse_each
-from cookhouse.data.rows.comparisons import last_turn_differs, paired, preference_of, read_judged, read_pairs
+from cookhouse.data.rows.comparisons import paired, preference_of, read_judged
 from cookhouse.data.rows.conversations import conversation_of, conversations_of, iter_rows, read_conversations
 from cookhouse.data.rows.duplicates import duplicate_remarks
 from cookhouse.data.rows.empty import is_empty_answer, left_untrained, without_empty_answers
@@ -44,7 +44,6 @@ from cookhouse.data.sources.dialect import parse_delimiter
 from cookhouse.data.sources.given import GivenRows
 from cookhouse.data.sources.noop import NoopDatasetStore
 from cookhouse.data.sources.parts import HeldOut, JoinedRows, SelectedRows, sampled
-from cookhouse.data.sources.registry import DATASETS
 from cookhouse.data.sources.source import (
     DataSource,
     FileSource,
@@ -54,13 +53,11 @@ from cookhouse.data.sources.source import (
     data_sources,
     from_store,
     held_out_source,
-    is_csv,
 )
 from cookhouse.data.sources.speakers import MessageRows, speaker_columns
 from cookhouse.data.sources.store import DatasetStore, HubSplit, RawRow, Rows, iter_blocks, num_rows
 
 __all__ = [
-    "DATASETS",
     "BadRows",
     "ComparisonRow",
     "Conversation",
@@ -108,12 +105,10 @@ __all__ = [
     "from_store",
     "held_out_prompts",
     "held_out_source",
-    "is_csv",
     "is_drawn",
     "is_empty_answer",
     "iter_blocks",
     "iter_rows",
-    "last_turn_differs",
     "left_untrained",
     "mark_remarks",
     "null_remarks",
@@ -132,7 +127,6 @@ __all__ = [
     "read_comparisons",
     "read_conversations",
     "read_judged",
-    "read_pairs",
     "read_questions",
     "render_comparisons",
     "render_examples",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cookhouse.data import ComparisonRow, last_turn_differs, read_pairs
-from cookhouse.data.rows.comparisons import in_both_orders
+from cookhouse.data import ComparisonRow
+from cookhouse.data.rows.comparisons import in_both_orders, read_pairs
 from cookhouse.data.rows.labeled import labeled_from_row, matched
 from cookhouse.errors import BadRowsError, InputError
 
@@ -55,7 +55,7 @@ def test_good_and_bad_answers_are_matched_and_what_there_is_less_of_begins_again
     found = [(p.prompt[0]["content"], p.chosen[0]["content"], p.prompts[-1][0]["content"]) for p in pairs]
     assert found == [("q1", "a1", "q2"), ("q3", "a3", "q2"), ("q4", "a4", "q2")]
     assert {pair.rejected[0]["content"] for pair in pairs} == {"a2"}
-    assert not any(map(last_turn_differs, pairs))
+    assert not any(pair.differs_in_last_turn for pair in pairs)
 
 
 @pytest.mark.parametrize("label", [True, False])

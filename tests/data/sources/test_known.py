@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from tests.data.hub import write_set
 
-from cookhouse.data import DATASETS, DataSource, data_source, from_store, held_out_source, num_rows, read_conversations
+from cookhouse.data import DataSource, data_source, from_store, held_out_source, num_rows, read_conversations
 from cookhouse.data.rows.pairs import read_preferences, read_prompts
 from cookhouse.data.sources.hub import HubDatasetStore
 from cookhouse.data.sources.known import KnownSet
+from cookhouse.data.sources.registry import DATASETS
 from cookhouse.errors import InputError
 
 CHAT = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]

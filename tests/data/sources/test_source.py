@@ -12,7 +12,6 @@ import pytest
 
 from cookhouse import naming
 from cookhouse.data import (
-    DATASETS,
     FileSource,
     NamedSource,
     data_source,
@@ -23,6 +22,7 @@ from cookhouse.data import (
 )
 from cookhouse.data.config import ConversationsConfig
 from cookhouse.data.sources import source
+from cookhouse.data.sources.registry import DATASETS
 from cookhouse.errors import BadRowsError, InputError
 
 GOOD = {"input": "q", "output": "a"}

@@ -18,7 +18,6 @@ from cookhouse.data import (
     data_sources,
     held_out_prompts,
     held_out_source,
-    is_csv,
     num_rows,
     parse_columns,
     parse_delimiter,
@@ -127,7 +126,8 @@ def sources_of(config: RowSettings, bundled: str, messages: MessageRows | None =
         raise InputError(
             f"conversation={messages.conversation} would change nothing: the rows are bundled; leave it out"
         )
-    if delimiter is not None and not any(map(is_csv, [*train, *test])):
+    files = [source for source in [*train, *test] if isinstance(source, FileSource)]
+    if delimiter is not None and not any(source.is_csv for source in files):
         raise InputError(f"delimiter={config.delimiter} would change nothing: no file is CSV; leave it out")
     return {**_numbered("train", train), **_numbered("test", test)}
 

@@ -108,11 +108,6 @@ def without_ties(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
     return [row for row in rows if row.label != "Tie"]
 
 
-def last_turn_differs(row: PreferenceRow) -> bool:
-    """True if the answers are one turn each, so that they differ in their last turn alone."""
-    return row.rejected_prompt is None and len(row.chosen) == len(row.rejected) == 1
-
-
 def in_both_orders(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
     """Each comparison and, behind it, the same one with the answers in the other order: a judge that learns from them
     learns nothing of the order.

@@ -49,6 +49,11 @@ class PreferenceRow:
         """The prompts: one, or that of each answer."""
         return (self.prompt,) if self.rejected_prompt is None else (self.prompt, self.rejected_prompt)
 
+    @property
+    def differs_in_last_turn(self) -> bool:
+        """True if both answers are one turn, to the same prompt."""
+        return self.rejected_prompt is None and len(self.chosen) == len(self.rejected) == 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow(Comparison):

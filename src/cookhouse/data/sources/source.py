@@ -62,6 +62,11 @@ class FileSource:
     def __str__(self) -> str:
         return str(self.path)
 
+    @property
+    def is_csv(self) -> bool:
+        """True for files of CSV."""
+        return self.path.suffix.lower() in DELIMITERS
+
     def open_file(self) -> BinaryIO | None:
         """The file's bytes, where all rows are read. Raises `InputError` if it is not there, or cannot be opened."""
         if self.limit is not None or pattern_files(self.path):
@@ -190,11 +195,6 @@ class HubSource:
 
 
 DataSource: TypeAlias = FileSource | NamedSource | HubSource
-
-
-def is_csv(source: DataSource) -> bool:
-    """True if a source is files of CSV."""
-    return isinstance(source, FileSource) and source.path.suffix.lower() in DELIMITERS
 
 
 def _shaped(rows: Rows, source: DataSource) -> Rows:

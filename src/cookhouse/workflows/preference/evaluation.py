@@ -7,7 +7,7 @@ from typing import Any
 
 from cookhouse import algorithms as alg
 from cookhouse.chat import Message, Renderer, text_of
-from cookhouse.data import Conversation, PreferenceRow, last_turn_differs
+from cookhouse.data import Conversation, PreferenceRow
 from cookhouse.errors import InputError
 from cookhouse.evals import (
     ExactMatchEvaluator,
@@ -96,7 +96,7 @@ def askable(rows: Sequence[PreferenceRow], renderer: Renderer) -> list[Preferenc
     return [
         row
         for row in rows
-        if last_turn_differs(row) and not row.chosen[-1].get("tool_calls") and _said(row, row.chosen, renderer)
+        if row.differs_in_last_turn and not row.chosen[-1].get("tool_calls") and _said(row, row.chosen, renderer)
     ]
 
 
