@@ -144,6 +144,7 @@ def test_weights_on_a_service_are_deleted_there(
         trainer = new_trainer(client)
         train(trainer, 1)
         path = trainer.save_state("one").result().path
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # the user's own may have a server's
         assert call("delete", path, "--yes") == 2
         assert "no run in runs/ recorded" in capsys.readouterr().err
         monkeypatch.setenv("TINKER_BASE_URL", host.url)

@@ -135,7 +135,8 @@ def export(
     _quiet_unless_watched()
     if blobs is None:
         lines, notes = write(Path(output))
-        typer.echo(f"wrote {output} ({_size(_num_bytes(Path(output)))}); in Python:\n")
+        needs = " (python -m pip install peft)" if format is Format.PEFT else ""
+        typer.echo(f"wrote {output} ({_size(_num_bytes(Path(output)))}); in Python{needs}:\n")
         for line in lines:
             typer.echo(f"  {line}")
         _tell(notes)

@@ -58,7 +58,7 @@ def _found_delimiter(path: Path, usual: str) -> str:
     with open_file(path) as file:
         found = find_delimiter(file, usual)
     if found != usual:
-        _log.warning("%s: its cells are separated by %r; delimiter= names another", path, found)
+        _log.info("%s: found the delimiter %r; delimiter= sets another", path, found)
     return found
 
 

@@ -11,7 +11,8 @@ CARD = "README.md"
 
 
 def load_peft_lines(base_model: str, folder: str, auto_class: str) -> list[str]:
-    """Python that loads an adapter over its base model, in the precision in which it equals the merged model.
+    """Python that loads an adapter over its base model, in the precision in which it equals the merged model, and its
+    tokenizer.
 
     `auto_class`: of `transformers`, by which the base model is loaded.
     """
@@ -23,32 +24,35 @@ def load_peft_lines(base_model: str, folder: str, auto_class: str) -> list[str]:
         f"name = {source}",
         f"base = transformers.{auto_class}.from_pretrained(name, dtype='float32')",
         f"model = peft.PeftModel.from_pretrained(base, {folder!r})",
+        _tokenizer_line(folder),
     ]
 
 
 def load_merged_lines(folder: str, precision: str, auto_class: str) -> list[str]:
-    """Python that loads a merged model in the precision in which it was written."""
+    """Python that loads a merged model in the precision in which it was written, and its tokenizer."""
     return [
         "import transformers",
         f"model = transformers.{auto_class}.from_pretrained({folder!r}, dtype={precision!r})",
+        _tokenizer_line(folder),
     ]
+
+
+def _tokenizer_line(folder: str) -> str:
+    return f"tokenizer = transformers.AutoTokenizer.from_pretrained({folder!r})"
 
 
 def peft_card(base_model: str, lora: LoraSpec, origin: Mapping[str, str], auto_class: str) -> str:
     """Card of a PEFT folder; `origin` says by name where it came from, such as its recipe."""
     about = f"A LoRA adapter of rank {lora.rank} over `{base_model}`, in the format of the library `peft`."
     note = "In bfloat16 the base model is rounded, and the outputs with it; in float32 they are those of training."
-    return _card(base_model, "peft", about, [*load_peft_lines(base_model, ".", auto_class), *_TOKENIZER], note, origin)
+    return _card(base_model, "peft", about, load_peft_lines(base_model, ".", auto_class), note, origin)
 
 
 def merged_card(base_model: str, precision: str, origin: Mapping[str, str], auto_class: str) -> str:
     """Card of a merged model."""
     about = f"`{base_model}`, fine-tuned: what was learned is added to its weights, which are {precision}."
-    lines = [*load_merged_lines(".", precision, auto_class), *_TOKENIZER]
+    lines = load_merged_lines(".", precision, auto_class)
     return _card(base_model, "transformers", about, lines, "", origin)
-
-
-_TOKENIZER = ["tokenizer = transformers.AutoTokenizer.from_pretrained('.')"]
 
 
 def _card(base_model: str, library: str, about: str, lines: list[str], note: str, origin: Mapping[str, str]) -> str:

@@ -52,7 +52,10 @@ class KeyRing:
         # All of them, so that the time taken says nothing about which one matched.
         matches = [known for known in self._digests if hmac.compare_digest(known, digest)]
         if not matches:
-            raise UnauthorizedError("the API key is not one of this server's; check TINKER_API_KEY and TINKER_BASE_URL")
+            raise UnauthorizedError(
+                "the API key is not one of this server's; check TINKER_API_KEY and TINKER_BASE_URL: the server printed "
+                "its key as it started, or was given its keys by --api-key or COOKHOUSE_API_KEYS"
+            )
         return matches[0][:_OWNER_CHARACTERS]
 
 

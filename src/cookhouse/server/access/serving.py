@@ -30,7 +30,8 @@ def make_server(app: Any, connections: Connections) -> "GuardedServer":
         app,
         log_config=None,
         access_log=False,
-        proxy_headers=False,
+        proxy_headers=True,  # of a proxy on this machine: links in answers have the scheme that it was asked by
+        forwarded_allow_ips="127.0.0.1,::1",
         server_header=False,
         http=_GuardedProtocol,
         ws="none",
