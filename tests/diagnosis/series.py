@@ -75,6 +75,14 @@ def linear(total: float) -> Any:
 
 
 FOUND: Mapping[str, Sequence[Series]] = {
+    "no_tool_calls": (
+        Series(
+            rows=rollouts(4, mixed=0.0, **{CALLS: 0.0}),
+            settings={**GRPO, "max_tokens": 8},
+            says="no tool was called in the last 4 steps",
+        ),
+        Series(rows=rollouts(4, mixed=0.5, **{CALLS: 0.004}), settings=GRPO, says="in 0.4% of the turns in the last 4"),
+    ),
     "no_spread": (
         Series(rows=rollouts(4, mixed=0), settings=GRPO, says="0 of 64 groups had different rewards in the last 4"),
         Series(rows=rollouts(1, mixed=0), settings=GRPO, total_steps=1, says="0 of 16 groups"),
@@ -154,6 +162,11 @@ FOUND: Mapping[str, Sequence[Series]] = {
 """By rule."""
 
 QUIET: Mapping[str, Sequence[Series]] = {
+    "no_tool_calls": (
+        Series(rows=rollouts(4, mixed=0.5, **{CALLS: 0.5}), settings=GRPO),
+        Series(rows=rollouts(4, mixed=0.1, good=0.9, **{CALLS: 0.0}), settings=GRPO),  # right without
+        Series(rows=rollouts(4, mixed=0.0), settings=GRPO),  # there are no tools
+    ),
     "no_spread": (
         Series(rows=rollouts(3, mixed=0), settings=GRPO),  # fewer steps than it judges by
         Series(rows=rollouts(8, mixed=1 / 16), settings=GRPO),

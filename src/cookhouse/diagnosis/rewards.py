@@ -19,9 +19,11 @@ def no_spread(rule: Rule, history: MetricHistory, facts: RunFacts) -> Found | No
         return None
     reward = mean(history.last(keys.TRAIN_REWARD, count))
     groups = sum(history.last(keys.TRAIN_GROUPS, count))
+    is_raised = facts.settings.get("temperature", 1) > 1
+    warmer = "" if is_raised else f"a higher temperature{facts.now('temperature')}, "
     advice = (
-        f"easier problems, part of the reward for part of the way, a higher temperature{facts.now('temperature')}, or "
-        f"more rollouts per problem, group_size{facts.now('group_size')}"
+        f"easier problems, part of the reward for part of the way, {warmer}or more rollouts per problem, "
+        f"group_size{facts.now('group_size')}"
     )
     if facts.settings.get("constant_reward_groups") in ("keep", "remove"):
         advice += "; where some groups differ, constant_reward_groups=replace draws problems until enough do"
@@ -57,6 +59,20 @@ def all_masked(rule: Rule, history: MetricHistory, facts: RunFacts) -> Found | N
         "nothing is learned",
         {keys.TRAIN_TRUNCATED: 1.0},
         f"raise max_tokens{facts.now('max_tokens')}",
+    )
+
+
+def no_tool_calls(rule: Rule, history: MetricHistory, facts: RunFacts) -> Found | None:
+    """Hardly a turn calls a tool, and most groups are not right without."""
+    calls, good = (history.last(name, rule.steps) for name in (keys.TOOL_CALLS, keys.GROUPS_ALL_GOOD))
+    if not facts.learns_by_reward or not calls or mean(calls) > rule.threshold or mean(good or [0.0]) > 0.5:
+        return None
+    number_of = "no tool was called" if not sum(calls) else f"a tool was called in {mean(calls):.1%} of the turns"
+    return (
+        f"{number_of} {in_steps(len(calls))}: reward cannot teach what is never tried",
+        {keys.TOOL_CALLS: mean(calls)},
+        "train on conversations with calls first, and start from that run: load_checkpoint_path=RUN (`cookhouse new "
+        f"tools` prints both commands); max_tokens{facts.now('max_tokens')} has to hold a call",
     )
 
 

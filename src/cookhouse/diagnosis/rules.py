@@ -16,6 +16,17 @@ _LOSSES = (keys.TRAIN_REWARD, keys.TEACHER_KL, keys.TRAIN_LOSS, keys.PAIR_LOSS)
 
 RULES: Final[Sequence[Rule]] = (
     Rule(
+        name="no_tool_calls",
+        severity="critical",
+        when="in an environment with tools a share of {threshold} or fewer of the turns of the last {steps} steps "
+        "called one, and most groups were not right",
+        reads=(keys.TOOL_CALLS, keys.GROUPS_ALL_GOOD),
+        threshold=0.01,
+        steps=4,
+        judges_short_runs=True,
+        find=rewards.no_tool_calls,
+    ),
+    Rule(
         name="no_spread",
         severity="critical",
         when="a share of {threshold} of the groups had different rewards in the last {steps} steps, and not all of "
