@@ -195,7 +195,7 @@ def test_runs_and_a_registry_are_served_by_name(tmp_path: Path, monkeypatch: pyt
     states = [str(tmp_path / "runs" / name / "service") for name in ("first", "second")]
     assert named[4:] == ["--read-state-dir", states[0], "--read-state-dir", states[1]]
     (tmp_path / "runs/second/checkpoints.jsonl").write_text("")
-    with pytest.raises(InputError, match="saved no weights to sample from"):
+    with pytest.raises(InputError, match="saved no checkpoint yet"):
         serve(port=0, state_dir=tmp_path, run=["runs/second"])
 
 

@@ -47,7 +47,7 @@ def test_a_name_that_there_is_not_is_told_beside_the_form(client: TestClient) ->
     assert "<script>alert" not in page
     assert "unknown weights" in page
     assert "&lt;b&gt;" in page
-    assert "has saved no weights" in client.get("/playground?weights=new").text
+    assert "has saved no checkpoint" in client.get("/playground?weights=new").text
 
 
 def test_without_runs_there_are_the_models_of_the_package(client: TestClient, runs: Path) -> None:
