@@ -86,14 +86,14 @@ def test_overfitting_names_the_checkpoint_to_take() -> None:
     assert "keep_best=auto would have kept the best weights" in finding.advice
 
 
-def test_a_share_has_to_fall_by_more_than_its_standard_error() -> None:
+def test_a_share_has_to_fall_by_more_than_two_standard_errors() -> None:
     def found(error: float) -> list[Finding]:
         made = evaluated({0: 0.1, 5: 0.5, 10: 0.8, 15: 0.7, 20: 0.7}, name="test/exact_match")
         rows = [{**row, "test/exact_match_stderr": error} if "test/exact_match" in row else row for row in made]
         return diagnose(rows, RunFacts(declared={}))
 
-    assert found(0.1) == []
-    assert found(0.05)[0].title.startswith("overfitting after step 10: exact match goes from 80% to 70% at step 20")
+    assert found(0.05) == []
+    assert found(0.03)[0].title.startswith("overfitting after step 10: exact match goes from 80% to 70% at step 20")
 
 
 @pytest.mark.parametrize("value", [1e308, -1e308, 10**400, True, "text", None, math.inf])

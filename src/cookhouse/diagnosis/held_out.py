@@ -10,6 +10,8 @@ from cookhouse.telemetry import Metric, after_step, find_metric, is_held_out, ke
 from cookhouse.weights.checkpoints import Checkpoint
 
 _FEWEST_EVALUATIONS = 3
+_NUM_ERRORS = 2.0
+"""Standard errors of a difference that chance is allowed: the best of many evaluations is partly luck."""
 TRAINED = (keys.TRAIN_LOSS, keys.PAIR_LOSS, keys.TRAIN_REWARD)
 """Loss that a run trains on: the first that it has."""
 
@@ -139,12 +141,12 @@ def _held_out(history: MetricHistory, facts: RunFacts) -> Iterator[Metric]:
 
 
 def _is_worse(rule: Rule, metric: Metric, best: Point, last: Point, history: MetricHistory) -> bool:
-    """True if a later value is worse than the best by more than noise: its standard error or, where that was not
-    measured, a share of the best value.
+    """True if a later value is worse than the best by more than noise: two standard errors of the difference or, where
+    they were not measured, a share of the best value.
     """
     errors = dict(history.points(f"{metric.name}_stderr"))
     known = [errors[point.step] for point in (best, last) if point.step in errors]
-    noise = math.hypot(*known) if len(known) == 2 else rule.threshold * abs(best.value)
+    noise = _NUM_ERRORS * math.hypot(*known) if len(known) == 2 else rule.threshold * abs(best.value)
     return last.step > best.step and abs(last.value - best.value) > noise
 
 

@@ -104,8 +104,8 @@ RULES: Final[Sequence[Rule]] = (
     Rule(
         name="overfitting",
         severity="warning",
-        when="after 3 evaluations or more, a held-out metric is worse than its best by more than its standard error "
-        "(where that was not measured, by a share of {threshold}), while training went on getting better",
+        when="after 3 evaluations or more, a held-out metric is worse than its best by more than two standard "
+        "errors (where they were not measured, by a share of {threshold}), while training went on getting better",
         reads=("test/", *held_out.TRAINED),
         threshold=0.02,
         steps=1,
