@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import faulthandler
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -96,6 +97,8 @@ def hosted_over(
         server.should_exit = True
         loop.call_soon_threadsafe(service.dismiss_waiters)
         thread.join(60)
+        if thread.is_alive():
+            faulthandler.dump_traceback()  # of every thread: what keeps the server from closing
         assert not thread.is_alive()
 
 
