@@ -10,7 +10,7 @@ from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import SampleOutput, SampleRequest
 from cookhouse.engine.engine import SampleFailure
 from cookhouse.engine.sampler import Sampler
-from cookhouse.engine.sampler.choose import choose_normalized
+from cookhouse.engine.sampler.choose import choose
 from cookhouse.engine.sampler.scheduler import Piece
 from cookhouse.engine.sampler.scoring import PromptScores
 from tests.engine.sampler.test_sampler import Ask, ask
@@ -55,9 +55,9 @@ def _break_choices(_engine: TorchEngine, monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(logits_BV: Any, choices: Sequence[Any]) -> Any:
         if any(choice.top_k == 13 for choice in choices):
             raise RuntimeError("13 is bad luck")
-        return choose_normalized(logits_BV, choices)
+        return choose(logits_BV, choices)
 
-    monkeypatch.setattr("cookhouse.engine.sampler.sampler.choose_normalized", fail)
+    monkeypatch.setattr("cookhouse.engine.sampler.draw.choose", fail)
 
 
 def _break_stops(_engine: TorchEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ LOGITS_V = torch.tensor([2.0, 1.0, 0.0, -1.0, 0.5])
 def _frequencies(device: str, temperature: float, top_k: int, top_p: float, num_draws: int = 8_000) -> torch.Tensor:
     quantiles = uniforms([sequence_seed(7, 0)] * num_draws, list(range(num_draws)))
     logits_BV = LOGITS_V.to(device).expand(num_draws, 5)
-    tokens, _ = choose(logits_BV, [Choice(temperature, top_k, top_p, float(u)) for u in quantiles])
+    tokens, *_ = choose(logits_BV, [Choice(temperature, top_k, top_p, float(u)) for u in quantiles])
     return torch.bincount(torch.tensor(tokens), minlength=5) / num_draws
 
 
@@ -61,7 +61,7 @@ def test_min_p_keeps_what_has_a_share_of_the_likeliest(
     quantiles = uniforms([sequence_seed(7, 0)] * 8_000, list(range(8_000)))
     choices = [Choice(temperature, top_k, top_p, float(u), min_p) for u in quantiles]
     # Beside rows of another kind, each draws what it would alone.
-    tokens, _ = choose(LOGITS_V.to(device).expand(8_001, 5), [*choices, Choice(0.0, -1, 1.0, 0.5, 0.9)])
+    tokens, *_ = choose(LOGITS_V.to(device).expand(8_001, 5), [*choices, Choice(0.0, -1, 1.0, 0.5, 0.9)])
     found = torch.bincount(torch.tensor(tokens[:-1]), minlength=5) / 8_000
     torch.testing.assert_close(found, _expected(temperature, kept), atol=0.015, rtol=0.0)
     assert tokens[-1] == 0
@@ -69,12 +69,12 @@ def test_min_p_keeps_what_has_a_share_of_the_likeliest(
 
 def test_logprobs_are_of_the_unfiltered_distribution_at_the_temperature(device: str) -> None:
     for temperature in (0.5, 1.0, 3.0):
-        (token,), (logprob,) = choose(LOGITS_V.to(device).unsqueeze(0), [Choice(temperature, 2, 0.9, 0.3)])
+        (token,), (logprob,), _ = choose(LOGITS_V.to(device).unsqueeze(0), [Choice(temperature, 2, 0.9, 0.3)])
         assert logprob == pytest.approx(float(torch.log_softmax(LOGITS_V / temperature, -1)[token]), abs=1e-6)
 
 
 def test_greedy_takes_the_largest_and_reports_temperature_one(device: str) -> None:
-    (token,), (logprob,) = choose(LOGITS_V.to(device).unsqueeze(0), [Choice(0.0, -1, 1.0, 0.99)])
+    (token,), (logprob,), _ = choose(LOGITS_V.to(device).unsqueeze(0), [Choice(0.0, -1, 1.0, 0.99)])
     assert token == 0
     assert logprob == pytest.approx(float(torch.log_softmax(LOGITS_V, -1)[0]), abs=1e-6)
 
@@ -82,7 +82,7 @@ def test_greedy_takes_the_largest_and_reports_temperature_one(device: str) -> No
 def test_a_flat_distribution_needs_more_candidates_than_the_prefix(device: str) -> None:
     logits_BV = torch.zeros(400, 1000, device=device)
     quantiles = uniforms([1] * 400, list(range(400)))
-    tokens, _ = choose(logits_BV, [Choice(1.0, -1, 0.9, float(u)) for u in quantiles])
+    tokens, *_ = choose(logits_BV, [Choice(1.0, -1, 0.9, float(u)) for u in quantiles])
     assert len(set(tokens)) > 200
 
 
@@ -92,14 +92,14 @@ def test_top_p_is_of_what_top_k_left(top_k: int, device: str) -> None:
     logits_V = -torch.arange(1000, device=device) * 0.011
     left = torch.softmax(logits_V[:top_k].double(), -1)
     num_kept = int((left.cumsum(0) - left < 0.7).sum())
-    tokens, _ = choose(logits_V.expand(52, -1), [Choice(1.0, top_k, 0.7, 1 - 2.0**-i) for i in range(1, 53)])
+    tokens, *_ = choose(logits_V.expand(52, -1), [Choice(1.0, top_k, 0.7, 1 - 2.0**-i) for i in range(1, 53)])
     assert max(tokens) == num_kept - 1
 
 
 def test_rows_do_not_depend_on_their_neighbors(device: str) -> None:
     logits_BV = torch.randn(16, 50, generator=torch.Generator().manual_seed(0)).to(device)
     choices = [Choice(1.0 if i % 2 else 0.0, 5 if i % 3 else -1, 0.8, i / 16) for i in range(16)]
-    together, _ = choose(logits_BV, choices)
+    together, *_ = choose(logits_BV, choices)
     alone = [choose(logits_BV[i : i + 1], choices[i : i + 1])[0][0] for i in range(16)]
     assert together == alone
 
@@ -152,9 +152,9 @@ def test_mixed_rows_draw_what_each_would_draw_by_the_definition(
     if step:
         logits_BV = (logits_BV / step).round() * step
     choices = _mixed(70)
-    tokens, _ = choose(logits_BV.to(device), choices)
+    tokens, *_ = choose(logits_BV.to(device), choices)
     assert tokens == [_reference(row, choice) for row, choice in zip(logits_BV.numpy(), choices, strict=True)]
-    backwards, _ = choose(logits_BV.flip(0).to(device), choices[::-1])
+    backwards, *_ = choose(logits_BV.flip(0).to(device), choices[::-1])
     assert backwards[::-1] == tokens
 
 
@@ -163,10 +163,10 @@ def test_a_row_that_is_not_finite_harms_no_other(bad: float, device: str) -> Non
     """Would catch an index out of range, which on a GPU ends the process, and a failure that is not seen."""
     logits_BV = torch.randn(21, 300, generator=torch.Generator().manual_seed(2))
     choices = _mixed(21)
-    expected, _ = choose(logits_BV.to(device), choices)
+    expected, *_ = choose(logits_BV.to(device), choices)
     bad_rows = range(0, 21, 2)
     logits_BV[::2, :] = bad
-    tokens, logprobs = choose(logits_BV.to(device), choices)
+    tokens, logprobs, _ = choose(logits_BV.to(device), choices)
     assert [tokens[i] for i in range(1, 21, 2)] == [expected[i] for i in range(1, 21, 2)]
     assert all(0 <= tokens[i] < 300 and not np.isfinite(logprobs[i]) for i in bad_rows)
 

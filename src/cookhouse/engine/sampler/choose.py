@@ -82,17 +82,12 @@ def temporary_bytes(device: torch.device, num_rows: int, vocab_size: int) -> int
     return _BYTES_EACH * rows * vocab_size
 
 
-def choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float]]:
-    """Tokens and their log-probabilities (nats) under softmax(logits / temperature), before top-k, top-p and min-p.
+def choose(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float], list[float]]:
+    """Tokens; their log-probabilities (nats) under softmax(logits / temperature), before top-k, top-p and min-p; the
+    normalizers, logsumexp(logits / temperature) of each row.
 
     Greedy rows take the first largest logit and report temperature 1. Of equal logits, the lowest token ranks first.
     """
-    tokens, logprobs, _ = choose_normalized(logits_BV, choices)
-    return tokens, logprobs
-
-
-def choose_normalized(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[list[int], list[float], list[float]]:
-    """As `choose`, and the logarithm of the sum of the exponentials of each row's logits over temperature."""
     if any(choice.min_p > 0 and choice.temperature > 0 for choice in choices):
         choices = _by_top_k(logits_BV, choices)
     size = max(1, _CHUNK_ELEMENTS[logits_BV.device.type] // logits_BV.shape[1])
@@ -108,7 +103,7 @@ def choose_normalized(logits_BV: Tensor, choices: Sequence[Choice]) -> tuple[lis
 
 
 def score(logits_BV: Tensor, choices: Sequence[Choice], tokens: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Log-probabilities of given tokens, and the normalizers, as `choose_normalized` has them."""
+    """Log-probabilities of given tokens, and the normalizers, as `choose` has them."""
     scaled_BV = _scaled(logits_BV, choices)
     normalizer_B = log_sum_exp(scaled_BV)
     tokens_B1 = upload(np.array(tokens), logits_BV.device).unsqueeze(1)
@@ -118,7 +113,7 @@ def score(logits_BV: Tensor, choices: Sequence[Choice], tokens: Sequence[int]) -
 
 
 def normalizers(logits_BV: Tensor, choices: Sequence[Choice]) -> list[float]:
-    """Normalizers of rows as `choose_normalized` has them."""
+    """Normalizers of rows as `choose` has them."""
     values: list[float] = log_sum_exp(_scaled(logits_BV, choices)).tolist()
     return values
 

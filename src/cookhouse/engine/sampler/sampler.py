@@ -6,11 +6,9 @@ Legend: B sequences whose next token is chosen.
 import math
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from cookhouse.engine.contract import CacheUse, NoMemoryError, SampleOutput, SampleRequest
@@ -22,15 +20,8 @@ from cookhouse.engine.model.base_model import BaseModel
 from cookhouse.engine.model.delta import CHUNK
 from cookhouse.engine.sampler.blocks import BlockManager
 from cookhouse.engine.sampler.cache import can_page
-from cookhouse.engine.sampler.choose import (
-    Choice,
-    choose_normalized,
-    rank,
-    score,
-    sequence_seed,
-    temporary_bytes,
-    uniforms,
-)
+from cookhouse.engine.sampler.choose import temporary_bytes
+from cookhouse.engine.sampler.draw import Drawn, draw
 from cookhouse.engine.sampler.grammar import Grammars
 from cookhouse.engine.sampler.graph import Capture, CudaCapture
 from cookhouse.engine.sampler.request import RunningRequest, check_request, min_tokens, together_or_alone
@@ -38,7 +29,6 @@ from cookhouse.engine.sampler.runner import Runner
 from cookhouse.engine.sampler.scheduler import Piece, Scheduler
 from cookhouse.engine.sampler.scoring import PromptScores
 from cookhouse.engine.sampler.sequence import Sequence
-from cookhouse.engine.sampler.shape import shape
 from cookhouse.engine.sampler.state_slots import StateSlots, share_of_states
 from cookhouse.engine.shortage import explained
 from cookhouse.errors import InputError
@@ -50,19 +40,6 @@ _MAX_RUNNING = 256
 """About where products over a GPU's weights are bound by arithmetic: more rows at once would be no faster."""
 _BUDGET_TOKENS = {"cpu": 2048, "cuda": 8192}
 """Positions of a pass, by kind of device. What decodes waits for the prompts of its pass: a fraction of a second."""
-_Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """A token, its log-probability, and what else is kept of it."""
-
-    token: int
-    logprob: float
-    free_logprob: float | None = None
-    """Of the model's own distribution; None: nothing changed it."""
-    is_masked: bool = False
-    ranked: _Candidates | None = None
 
 
 class Sampler:
@@ -306,7 +283,7 @@ class Sampler:
         """Draw a token for each sequence; those that cannot go on, whose requests are dropped."""
         failures = []
         drawn = together_or_alone(
-            range(len(sequences)), lambda rows: self._next(sequences, logits_BV, rows), what="a choice of tokens"
+            range(len(sequences)), lambda rows: draw(sequences, logits_BV, rows), what="a choice of tokens"
         )
         for rows, choices in drawn:
             for index, row in enumerate(rows):
@@ -321,56 +298,7 @@ class Sampler:
                     failures.append(self._fail(sequence, error))
         return failures
 
-    def _next(self, sequences: Seq[Sequence], logits_BV: Tensor, rows: Seq[int]) -> list[_Drawn]:
-        """The next tokens of sequences by their rows."""
-        chosen = [sequences[row] for row in rows]
-        if len(rows) < len(logits_BV):
-            logits_BV = logits_BV[upload(np.array(rows), logits_BV.device)]
-        quantiles = uniforms([sequence_seed(s.seed, s.index) for s in chosen], [len(s.tokens) for s in chosen])
-        choices = [
-            Choice(s.request.temperature, s.request.top_k, s.request.top_p, float(uniform), s.request.min_p)
-            for s, uniform in zip(chosen, quantiles, strict=True)
-        ]
-        shaped = [row for row, s in enumerate(chosen) if s.request.is_shaped]
-        if shaped:
-            return self._next_shaped(chosen, logits_BV, choices, shaped)
-        return self._draw_from(chosen, logits_BV, choices)[0]
-
-    def _next_shaped(
-        self, chosen: Seq[Sequence], logits_BV: Tensor, choices: Seq[Choice], rows: Seq[int]
-    ) -> list[_Drawn]:
-        """The next tokens where those of some rows are not drawn from the model's own distribution."""
-        some, row_choices = [chosen[row] for row in rows], [choices[row] for row in rows]
-        is_all = len(rows) == len(chosen)
-        rows_R = upload(np.array(rows), logits_BV.device)
-        free_RV = logits_BV if is_all else logits_BV[rows_R]
-        shaped = shape(free_RV, some)
-        shaped_BV = shaped.logits_RV if is_all else logits_BV.index_copy(0, rows_R, shaped.logits_RV)
-        drawn, sums = self._draw_from(chosen, shaped_BV, choices)
-        free, free_sums = score(free_RV, row_choices, [drawn[row].token for row in rows])
-        masked = shaped.is_masked(row_choices, free_sums, [sums[row] for row in rows])
-        for row, logprob, is_masked in zip(rows, free, masked, strict=True):
-            drawn[row] = replace(drawn[row], free_logprob=logprob, is_masked=is_masked)
-        return drawn
-
-    def _draw_from(
-        self, chosen: Seq[Sequence], logits_BV: Tensor, choices: Seq[Choice]
-    ) -> tuple[list[_Drawn], list[float]]:
-        """Tokens, and the normalizers of what they are drawn from."""
-        tokens, logprobs, sums = choose_normalized(logits_BV, choices)
-        ranked: dict[int, _Candidates] = {}
-        asking = [row for row, s in enumerate(chosen) if s.request.topk_sample_logprobs]
-        if asking:
-            counts = [chosen[row].request.topk_sample_logprobs for row in asking]
-            asked_BV = logits_BV[upload(np.array(asking), logits_BV.device)]
-            ranked = dict(zip(asking, rank(asked_BV, [choices[row] for row in asking], counts), strict=True))
-        drawn = [
-            _Drawn(token, logprob, ranked=ranked.get(row))
-            for row, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True))
-        ]
-        return drawn, sums
-
-    def _append(self, sequence: Sequence, drawn: _Drawn) -> None:
+    def _append(self, sequence: Sequence, drawn: Drawn) -> None:
         if not math.isfinite(drawn.logprob):
             raise InputError(
                 f"the model's output after {len(sequence.tokens)} tokens is not finite, so that no token can be "
