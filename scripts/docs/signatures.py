@@ -23,7 +23,7 @@ from pydantic import BaseModel
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 _SPECIAL = ("__init__", "__call__")
 _DECORATORS = ("abstractmethod", "classmethod", "dataclass", "property", "staticmethod")
-"""What tells a caller something; others are of the code alone."""
+"""Decorators that are shown: they change how a name is used."""
 _BLOCK = re.compile(
     r"^(?P<mark><!-- signatures: (?P<module>[\w.]+)(?P<names>(?:\s+\w+)*) -->)\n```python\n.*?^```$",
     re.MULTILINE | re.DOTALL,
@@ -167,7 +167,7 @@ class _Source:
 
 
 def _docstrings(nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Those of a few statements that are a text alone."""
+    """Statements that are a string alone."""
     return [
         node for node in nodes if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
     ]

@@ -12,6 +12,7 @@ from tests.browser import wider_than_window
 from tests.runs.kit import make_run
 
 from cookhouse.runs.lock import hold
+from cookhouse.telemetry import Event, LogSink, events, log_file
 
 Show = Callable[..., Page]
 
@@ -62,9 +63,12 @@ def chart(page: Page, metric: str) -> Any:
 
 def test_a_page_follows_its_run(run: Path, show: Show) -> None:
     # Catches a page that has to be loaded again to see a step, a log line, a checkpoint, or that the run has ended.
+    left = dict.fromkeys(("seconds_left_low", "seconds_left_high", "seconds_left"), 80.0)
+    with log_file(run / "logs.log"):
+        LogSink().write(Event(name=events.TRAINING_STEP, step=5, metrics=left))
     page = show("/runs/a/-/")
     loss = chart(page, "train/loss")
-    expect(page.locator("#top")).to_contain_text("running · step 5 of 50, starting")
+    expect(page.locator("#top")).to_contain_text("running · step 5 of 50, training, about 80 s left")
     expect(loss.locator("svg.live")).to_have_count(1)
     append(run / "metrics.jsonl", *(row(step) for step in range(5, 8)), {"step": 7, "mine/new": 1.0})
     (run / "checkpoints.jsonl").write_text(

@@ -101,7 +101,7 @@ class _Calls:
 
     rules: Sequence[str]
     mark: Special | None
-    """What every call begins with."""
+    """The common beginning of all calls."""
 
     @classmethod
     def of(cls, renderer: Renderer, tools: Sequence[Mapping[str, Any]], *, is_single: bool) -> "_Calls | None":
@@ -154,7 +154,7 @@ def _frame_of_call(renderer: Renderer, name: str) -> _Frame | None:
 
 
 def _between(two: _Atoms, three: _Atoms) -> _Atoms | None:
-    """What stands between calls, if it is the same between any."""
+    """The text between two calls, if it is the same between any."""
     first = _split(_split(two, _ARGUMENTS)[1], _ARGUMENTS)[0]
     rest = _split(three, _ARGUMENTS)[1]
     second = _split(_split(rest, _ARGUMENTS)[1], _ARGUMENTS)[0]
@@ -223,7 +223,7 @@ def _pieces(atoms: _Atoms) -> list[Piece]:
 
 
 def _places(atoms: _Atoms, text: str) -> list[int]:
-    """Where a text stands in atoms."""
+    """Indices at which a text begins in atoms."""
     letters = [*text]
     return [at for at in range(len(atoms) - len(letters) + 1) if atoms[at : at + len(letters)] == letters]
 

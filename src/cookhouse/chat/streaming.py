@@ -96,7 +96,7 @@ class ResponseStream:
         return deltas
 
     def _settled(self, unparsed: Sequence[UnparsedToolCall]) -> Sequence[UnparsedToolCall]:
-        """Those that more text would be no part of: nothing that follows makes calls of them."""
+        """Unreadable calls that no later text changes."""
         if len(unparsed) == self._num_unparsed:
             return unparsed
         later = self._read([*self.pieces, _MORE]).get("unparsed_tool_calls", [])

@@ -102,12 +102,10 @@ class RunWeights(Weights):
 
     def path(self, purpose: Purpose, /) -> str:
         checkpoints = named_by_run(_saved(Path(self.name)))
-        states = [saved.state_path for saved in checkpoints]
-        samplers = [saved.sampler_path for saved in checkpoints]
-        # A run that was interrupted has states alone, which can be sampled from as well.
-        paths = [path for pair in zip(states, samplers, strict=True) for path in pair]
-        if purpose == "sampling":
-            paths = [*samplers, *states]
+        if purpose == "training":
+            paths = [saved.state_path or saved.sampler_path for saved in checkpoints]
+        else:  # a run that was interrupted has states alone, which can be sampled from as well
+            paths = [*(saved.sampler_path for saved in checkpoints), *(saved.state_path for saved in checkpoints)]
         found = next((path for path in paths if path is not None), None)
         if found is None:
             raise no_checkpoint(Path(self.name))

@@ -48,8 +48,8 @@ def ask(engine: TorchEngine, add_model: Callable[..., str], qwen3_folder: str) -
     engine.snapshot(add_model("m", rank=8), "snapshot")
 
     def build(request_id: str = "r", **changes: object) -> SampleRequest:
-        fields: dict[str, object] = {"prompt_T": PROMPT_T, "seed": 0, "snapshot_id": "snapshot", "max_tokens": 60}
-        return SampleRequest(request_id=request_id, base_model=qwen3_folder, **(fields | changes))  # type: ignore[arg-type]
+        fields: dict[str, Any] = {"prompt_T": PROMPT_T, "seed": 0, "snapshot_id": "snapshot", "max_tokens": 60}
+        return SampleRequest(request_id=request_id, base_model=qwen3_folder, **(fields | changes))
 
     return build
 

@@ -150,7 +150,7 @@ def adapter_size(config: TrainingSettings) -> str:
 
 
 def serving_fact(config: TrainingSettings) -> Mapping[str, str]:
-    """A line on serving the adapter elsewhere, where the settings decide on it; else nothing."""
+    """A line on serving the adapter with other programs, where the settings decide on it; else nothing."""
     note = serving_note(rank=config.lora_rank, train_unembed=config.train_unembed)
     return {} if note is None else {"serving": note}
 

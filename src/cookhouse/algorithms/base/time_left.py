@@ -17,19 +17,19 @@ CHANGE: Final = 1.5
 _RECENT_STEPS = 20
 _FEWEST_STEPS = 2
 """Fewer have no spread. So many are the pace where every step follows a checkpoint."""
-_STEPS_BESIDE = 2
+_OVERLAPPED_STEPS = 2
 """Steps that an evaluation may hold up: the one that it comes before, and the next, which is in flight with it."""
 
 
 class Schedule:
-    """What a run does, and after how many steps."""
+    """Steps, evaluations and checkpoints of a run, by the number of steps before them."""
 
     def __init__(self, total_steps: int, evaluations: Sequence[Cadence] = (), saves: Cadence | None = None) -> None:
         """Each of the evaluations measures the trained weights as well, which are always saved."""
         self.total_steps = total_steps
         at_end = [total_steps] if evaluations else []
         self._evaluated = sorted({*at_end, *(step for each in evaluations for step in _due(each, total_steps))})
-        self.steps_beside = min([_STEPS_BESIDE, *(each.every - 1 for each in evaluations if each.every > 0)])
+        self.overlapped_steps = min([_OVERLAPPED_STEPS, *(each.every - 1 for each in evaluations if each.every > 0)])
         """Steps at each evaluation that are counted to it, and not to the pace of the others."""
         self._saved = sorted({total_steps, *([] if saves is None else _due(saves, total_steps))})
 
@@ -85,15 +85,15 @@ class _Evaluation:
 
     step: int
     is_first: bool
-    """Whether it ran beside the first step of the launch, which is not timed."""
+    """True if it overlapped with the first step of the launch, which is not timed."""
     held_seconds: float = 0.0
     """For which nothing but it held steps up."""
-    beside: list[float] = field(default_factory=list)
-    """Seconds of the steps beside it."""
+    overlapped: list[float] = field(default_factory=list)
+    """Seconds of the steps that overlapped with it."""
 
     def cost(self, step_seconds: float) -> float:
         """Seconds by which it makes a run longer, whose other steps take so long."""
-        return self.held_seconds + max(0.0, sum(self.beside) - step_seconds * len(self.beside))
+        return self.held_seconds + max(0.0, sum(self.overlapped) - step_seconds * len(self.overlapped))
 
 
 class StepTimes:
@@ -122,8 +122,8 @@ class StepTimes:
         if self._num_steps == 1:
             return
         self._timed += 1
-        if last is not None and step - last.step < self.schedule.steps_beside:
-            last.beside.append(finished.seconds)
+        if last is not None and step - last.step < self.schedule.overlapped_steps:
+            last.overlapped.append(finished.seconds)
         elif self.schedule.is_saved(step) and len(self._steps) >= _FEWEST_STEPS:
             self._saved.append(finished.seconds)
         else:
@@ -146,7 +146,7 @@ class StepTimes:
         seconds = [each for each, _ in self._steps]
         mean = statistics.fmean(seconds)
         error = 0.0 if self.is_settled else 2 * statistics.stdev(seconds) / len(seconds) ** 0.5
-        over = [each for each in self._evaluations if self._last - each.step >= _STEPS_BESIDE]
+        over = [each for each in self._evaluations if self._last - each.step >= _OVERLAPPED_STEPS]
         timed = [each.cost(mean) for each in over if each.held_seconds or not each.is_first]
         return Pace(
             step=mean,
@@ -170,7 +170,7 @@ class StepTimes:
 
 
 def causes(said: Pace, now: Pace) -> list[str]:
-    """What was measured to have changed much between two paces, in words."""
+    """Figures that changed much between two paces, in words."""
     found = []
     if _is_much(said.step, now.step):
         steps = f"a step takes {now.step:.2f} s and took {said.step:.2f} s"

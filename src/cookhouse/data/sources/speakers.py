@@ -21,7 +21,7 @@ _CALLED: Mapping[str, str] = {
     **dict.fromkeys(("customer", "client", "requester", "end-user", "end user", "visitor", "caller"), "user"),
     **dict.fromkeys(("agent", "support", "operator", "staff", "bot", "helpdesk", "help desk"), "assistant"),
 }
-"""What exports call those who speak, in lower case, as roles."""
+"""Roles by the names that exports give to speakers, in lower case."""
 EVERYONE_ELSE = "*"
 """Stands for every speaker that is not named."""
 _TEXT = "text"

@@ -20,7 +20,7 @@ _EMPTY: Mapping[str, dict[str, Any]] = {
     "thinking": {"thinking": "", "signature": ""},
     "function": {"input": {}},
 }
-"""What a block begins without, by the kind of what it says."""
+"""Empty fields of a block as it begins, by its kind."""
 
 
 class MessagesAnswer:

@@ -19,7 +19,7 @@ def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     """
     given: list[dict[str, Any]] = []
     calls: set[str] = set()
-    """That the next message of the user has to answer."""
+    """Ids of calls that the next user message has to answer."""
     for index, message in enumerate(messages):
         place = f"messages.{index}"
         role = _ROLES.get(str(message.get("role")))

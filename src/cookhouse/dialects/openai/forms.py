@@ -2,17 +2,28 @@
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cookhouse.dialects.answer_form import AnswerForm
 from cookhouse.dialects.errors import FieldError
 
 _ANY_OBJECT = {"type": "object"}
 _NO_FORM = "disable_any_whitespace", "disable_fallback", "disable_additional_properties"
 """Settings of vLLM's for how it is done: here white space is never left open, and nothing falls back."""
 Choices = Annotated[list[str], Field(max_length=1024)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerForm:
+    """The form that an answer is asked to have."""
+
+    kind: Literal["json", "regex", "choice", "grammar"]
+    value: Any
+    """A JSON schema; a regular expression; texts, of which it is one; a grammar in Lark or GBNF."""
+    field: str
+    """The name by which it was given."""
 
 
 class StructuredOutputs(BaseModel):

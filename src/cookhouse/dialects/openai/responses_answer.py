@@ -21,9 +21,9 @@ _EMPTY: Mapping[str, _Event] = {
     "reasoning": {"summary": []},
     "function_call": {"arguments": ""},
 }
-"""What an item begins as, by its type."""
+"""Empty fields of an item as it begins, by its type."""
 _PARTS = {"message": "content", "reasoning": "summary"}
-"""Where the text of an item stands."""
+"""The field of an item that holds its text, by type."""
 
 
 class ResponsesAnswer:

@@ -8,9 +8,8 @@ from tinker import ModelInput
 
 from cookhouse.chat import Renderer
 from cookhouse.chat.grammars import Grammar, answer_grammar, calls_grammar, json_of, serialize, strict_grammar
-from cookhouse.dialects.answer_form import AnswerForm
 from cookhouse.dialects.errors import FieldError
-from cookhouse.dialects.openai import ChatRequest
+from cookhouse.dialects.openai import AnswerForm, ChatRequest
 from cookhouse.errors import InputError
 
 _MAX_LETTERS = 2**18

@@ -1,4 +1,6 @@
-"""Samples of a prompt of tokens, in tokens."""
+"""vLLM's routes of tokens: samples of token ids, tokens of a text or a conversation, text of tokens. Whatever cannot be
+read is a `FieldError`.
+"""
 
 import secrets
 import time
@@ -10,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cookhouse.dialects.errors import FieldError
 from cookhouse.dialects.logprobs import ScoredToken, id_name, prompt_logprobs, scored_prompt, scored_sample
+from cookhouse.dialects.openai.chat import ChatRequest
 from cookhouse.dialects.openai.completions import Tokens
-from cookhouse.dialects.openai.fields import MAX_NAME, MAX_TOP_LOGPROBS, SamplingFields, StreamOptions, usage
+from cookhouse.dialects.openai.fields import MAX_NAME, MAX_TOP_LOGPROBS, SamplingFields, StreamOptions, TokenId, usage
 from cookhouse.dialects.openai.not_offered import NOT_OFFERED, NotOffered
 from cookhouse.dialects.sampled import SampledSequence, SampleOutput
 
@@ -132,3 +135,31 @@ def _entry(one: ScoredToken) -> dict[str, Any]:
 
 def _named(token: int) -> dict[str, Any]:
     return {"token": id_name(token), "token_id": token, "bytes": None}
+
+
+class TokenizeRequest(BaseModel):
+    """A prompt, or messages with the other fields of a chat."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    model: str | None = Field(default=None, max_length=MAX_NAME)
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = None
+
+    def check(self) -> None:
+        """Raises `FieldError` where there is not one of both."""
+        if (self.prompt is None) == (self.messages is None):
+            raise FieldError("prompt", "give a prompt or messages, and not both")
+
+    def chat(self, model: str) -> ChatRequest:
+        """The conversation as a request for an answer to it."""
+        return ChatRequest(model=model, messages=self.messages or [], **(self.model_extra or {}))
+
+
+class DetokenizeRequest(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    model: str | None = Field(default=None, max_length=MAX_NAME)
+    tokens: Annotated[list[TokenId], Field(max_length=2**22)]
