@@ -7,18 +7,17 @@ import pytest
 from tests.e2e.conftest import SETTINGS, STEPS, Cookhouse, losses
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 # 24 steps leave little room for 20 kills, so that it is killed where it has gone on by one step or two.
 ROLLING = ("run", "chat_sl", *SETTINGS, "rolling_save_every=1", "eval_every=0")
 
 
-@pytest.mark.parametrize("num_kills", [3, pytest.param(20, marks=pytest.mark.long)])
-def test_killed_at_many_points_it_gives_the_same_losses(cookhouse: Cookhouse, num_kills: int) -> None:
+def test_killed_at_many_points_it_gives_the_same_losses(cookhouse: Cookhouse) -> None:
     whole = cookhouse.run(*ROLLING, "log_path=whole")
     assert whole.returncode == 0, whole.stderr
     chance = random.Random(3)
-    points = sorted(chance.sample(range(1, STEPS - 1), num_kills))
+    points = sorted(chance.sample(range(1, STEPS - 1), 20))
     for point in points:
         process = cookhouse.start(*ROLLING, "log_path=killed", "behavior_if_log_dir_exists=resume")
         wait_until(lambda: len(losses(cookhouse.folder / "killed")) >= point or process.poll() is not None)  # noqa: B023

@@ -10,7 +10,7 @@ from tests.e2e.conftest import Cookhouse
 from tests.e2e.test_run import resume_command
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 COMMON = ("batch_size=4", "max_steps=12", "save_every=5", "num_eval=4", "num_samples=1", "lora_rank=4", "seed=7")
 SETTINGS = {
@@ -21,7 +21,6 @@ SETTINGS = {
     "off_policy_distillation": ("learning_rate=5e-3", "teacher_samples=fresh", "teacher_top_k=4"),
     "prompt_distillation": ("learning_rate=2e-3", "max_tokens=16"),
 }
-LONG = "on_policy_distillation", "multi_teacher_distillation", "prompt_distillation"
 
 
 def trained(run_folder: Path) -> dict[int, dict[str, Any]]:
@@ -36,10 +35,7 @@ def trained(run_folder: Path) -> dict[int, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in SETTINGS],
-)
+@pytest.mark.parametrize("recipe", SETTINGS)
 def test_an_interrupted_run_continues_to_the_bit(cookhouse: Cookhouse, recipe: str) -> None:
     settings = (*COMMON, *SETTINGS[recipe])
     whole = cookhouse.run("run", recipe, *settings, "log_path=whole")

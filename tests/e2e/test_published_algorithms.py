@@ -25,7 +25,13 @@ def test_the_page_has_its_commands() -> None:
     assert "advantage_normalization=batch" in COMMANDS[1]
 
 
-@pytest.mark.parametrize("words", COMMANDS[:2], ids=["dapo", "reinforce++"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(COMMANDS[0], id="dapo"),
+        pytest.param(COMMANDS[1], id="reinforce++", marks=pytest.mark.long),
+    ],
+)
 def test_the_reward_rises(words: list[str], tmp_path: Path) -> None:
     # Catches a sign or a denominator that makes a step push the wrong way or nowhere. From the first weights some 8% of
     # the held-out answers are right, after six steps over 80%: of 50, half are far from both.

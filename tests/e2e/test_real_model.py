@@ -136,6 +136,7 @@ def write_dialogs(source: Path, target: Path, *, start: int, count: int) -> None
     target.write_text("\n".join(made[start : start + count]), encoding="utf-8")
 
 
+@pytest.mark.long
 def test_fine_tuning_lowers_the_loss_on_what_is_held_out(cookhouse: Cookhouse, model: str, shared: Path) -> None:
     dialogs = shared / "data/taskmaster4/dialogs_600.jsonl"
     write_dialogs(dialogs, cookhouse.folder / "train.jsonl", start=0, count=48)
@@ -156,6 +157,7 @@ def test_rewards_rise(cookhouse: Cookhouse, model: str) -> None:
     assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.2
 
 
+@pytest.mark.long
 def test_a_conversation_goes_over_several_turns(cookhouse: Cookhouse, model: str) -> None:
     """Would catch a history that does not reach the model: nothing else says what is asked of Germany. In float32:
     the best two first tokens are 0.1 nats apart, which bf16 may turn round.

@@ -102,6 +102,7 @@ def test_a_killed_run_goes_on_to_the_bit(cookhouse: Cookhouse, exports: Mapping[
     assert steps(cookhouse.folder / "run") == steps(whole)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("fused_sampling")
 def test_an_embedded_run_whose_server_and_engine_are_killed_goes_on_to_the_bit(
     cookhouse: Cookhouse, terminal: Cookhouse, whole: Path

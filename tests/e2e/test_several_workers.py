@@ -49,6 +49,7 @@ def rows_of(cookhouse: Cookhouse, recipe: str, exports: Mapping[str, str]) -> Ro
     return [{name: value for name, value in row.items() if "time" not in name and "second" not in name} for row in rows]
 
 
+@pytest.mark.long
 def test_a_run_is_the_same_over_several_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Would catch samples of other weights, a seed that depends on the worker, and a step that is lost on the way."""
     one, together, apart = (

@@ -100,7 +100,7 @@ def serve() -> Iterator[Callable[[Terminal, int], None]]:
         terminal.done(seconds=120)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_from_the_hosted_service(
     begin: Callable[..., Journey], serve: Callable[[Terminal, int], None], write_transcripts: bool
 ) -> None:

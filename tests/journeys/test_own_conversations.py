@@ -37,7 +37,7 @@ def conversations() -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_own_conversations(begin: Callable[..., Journey], write_transcripts: bool, subtests: pytest.Subtests) -> None:
     journey = begin("own-conversations", "Own conversations, and a model to chat with", "bakery")

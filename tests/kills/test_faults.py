@@ -63,7 +63,9 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Ended:
         return work(raw)
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, OFTEN], ids=["", "states"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param(SETTINGS, id=""), pytest.param(OFTEN, id="states", marks=pytest.mark.long)]
+)
 def test_a_kill_in_every_third_round(tmp_path: Path, expected: Ended, settings: dict[str, Any]) -> None:
     """Would catch results that go with the state that covers them, and a request accepted but not written."""
     with serving(tmp_path, settings) as raw:

@@ -31,6 +31,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return outcome
 
 
+@pytest.mark.long
 def test_nothing_is_lost_at_random_moments(tmp_path: Path, cluster: Cluster, whole: Outcome) -> None:
     """Would catch a step that is lost or applied twice as its session goes from one server to the other, an answer
     that only the dead one had, and files, rows or processes that nobody is responsible for any more.

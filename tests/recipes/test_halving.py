@@ -158,7 +158,7 @@ def test_an_interrupted_sweep_resumes(settings: dict[str, Any], at: tuple[str, i
     assert steps_of(done) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_on_the_engine_the_best_has_the_weights_of_a_run_that_was_never_paused(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:

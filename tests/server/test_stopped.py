@@ -34,8 +34,8 @@ def stopped(pids: list[int], seconds: float) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("who", "is_own", "goes_on"),
     [
-        ("server", False, True),
-        ("engine", False, True),
+        pytest.param("server", False, True, marks=pytest.mark.long),
+        pytest.param("engine", False, True, marks=pytest.mark.long),
         ("server and engine and client", False, True),  # as a machine that is suspended, or starved
         ("client", True, True),
         ("client", False, False),

@@ -71,13 +71,8 @@ def test_a_program_with_crashes_is_the_same_from_the_same_seed() -> None:
     assert first.counts["server: crashes"] > 0
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(first, marks=pytest.mark.slow if first < 1025 else pytest.mark.long)
-        for first in range(1000, 1500, 25)
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(1000, 1500, 25))
 def test_a_crash_is_a_pause_from_many_seeds(first: int) -> None:
     """25 programs each, about 20 s of processor time. More: `python -m tests.simulation`."""
     for seed in range(first, first + 25):

@@ -246,6 +246,9 @@ def test_what_the_metrics_show_to_be_wrong_is_shown_and_in_the_json(
     assert call("runs", "show", "wrong", *under) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"diagnosis {finding['title']} try {finding['advice']}" in out
+    assert call("runs", "list", *under) == 0
+    shown = [line.strip() for line in capsys.readouterr().out.splitlines() if "diagnosis" in line]
+    assert shown == [f"diagnosis: {finding['title']}"]
 
 
 def test_compare_names_every_setting_that_differs_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:

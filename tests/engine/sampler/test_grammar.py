@@ -1,13 +1,14 @@
 """Samples that keep to a grammar: what is drawn, what is recorded of it, and how it ends."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
 from llguidance import LLMatcher
+from torch import Tensor
 
 from cookhouse.engine import TorchEngine
 from cookhouse.engine.contract import (
@@ -19,6 +20,7 @@ from cookhouse.engine.contract import (
     TrainingDatum,
 )
 from cookhouse.engine.sampler import Sampler
+from cookhouse.engine.sampler.draw import draw
 from cookhouse.engine.sampler.grammar import Constraint
 from cookhouse.errors import InputError
 from tests.engine.conftest import VOCAB_SIZE
@@ -97,33 +99,44 @@ def test_a_grammar_that_forbids_nothing_changes_no_bit(engine: TorchEngine, ask:
     assert {*_text(held["neighbor"].sequences[0])} <= {*"abcdef"}
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.fixture
+def drawn_logits(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The model's logits (V,) of each step of one sequence, in float64, as they come to be drawn from."""
+    logits: list[np.ndarray] = []
+
+    def record(sequences: Sequence[object], logits_BV: Tensor, rows: Sequence[int]) -> object:
+        logits.extend(logits_BV[list(rows)].double().numpy())
+        return draw(sequences, logits_BV, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("cookhouse.engine.sampler.sampler.draw", record)
+    return logits
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_logprobs_are_the_free_ones_renormalized_over_what_is_allowed(
-    engine: TorchEngine, ask: Ask, temperature: float
+    engine: TorchEngine, ask: Ask, drawn_logits: list[np.ndarray], temperature: float
 ) -> None:
-    """The distribution of each step against one in float64, made of what the same model says without a grammar."""
-    everything: Mapping[str, Any] = {"topk_sample_logprobs": VOCAB_SIZE, "temperature": temperature}
-    (sequence,) = _sample(engine, ask(grammar=_of_schema(CITY), **everything))["r"].sequences
+    """The distribution of each step against one in float64, of the same logits. The temperatures divide exactly."""
+    request = ask(grammar=_of_schema(CITY), topk_sample_logprobs=VOCAB_SIZE, temperature=temperature)
+    (sequence,) = _sample(engine, request)["r"].sequences
     assert sequence.topk_tokens_TK is not None
     assert sequence.topk_logprobs_TK is not None
     assert sequence.free_logprobs_T is not None
     assert sequence.is_masked_T is not None
+    assert len(drawn_logits) == len(sequence.tokens_T)
     for step, token in enumerate(sequence.tokens_T):
-        so_far = np.concatenate([PROMPT_T, sequence.tokens_T[:step]])
-        (free,) = _sample(engine, ask(prompt_T=so_far, max_tokens=1, **everything))["r"].sequences
-        assert free.topk_tokens_TK is not None
-        assert free.topk_logprobs_TK is not None
-        free_V = np.empty(VOCAB_SIZE)
-        free_V[free.topk_tokens_TK[0]] = free.topk_logprobs_TK[0]
+        free_V = drawn_logits[step] / temperature
+        free_V -= np.logaddexp.reduce(free_V)
         masked_V = np.empty(VOCAB_SIZE)
         masked_V[sequence.topk_tokens_TK[step]] = sequence.topk_logprobs_TK[step]
         allowed_V = np.isfinite(masked_V)
         kept = np.exp(free_V[allowed_V]).sum()
         assert np.exp(masked_V[allowed_V]).sum() == pytest.approx(1, abs=1e-6)
-        assert masked_V[allowed_V] == pytest.approx(free_V[allowed_V] - np.log(kept), abs=2e-6)
-        assert sequence.logprobs_T[step] == pytest.approx(masked_V[token], abs=1e-6)
-        assert sequence.free_logprobs_T[step] == pytest.approx(free_V[token], abs=2e-6)
+        assert masked_V[allowed_V] == pytest.approx(free_V[allowed_V] - np.log(kept), abs=1e-6)
+        assert sequence.logprobs_T[step] == pytest.approx(free_V[token] - np.log(kept), abs=1e-6)
+        assert sequence.free_logprobs_T[step] == pytest.approx(free_V[token], abs=1e-6)
         assert sequence.is_masked_T[step] == (kept < 1 - 1e-6)
+    assert sequence.is_masked_T.any()
 
 
 def test_steps_that_no_mask_touched_have_the_trainers_logprobs(engine: TorchEngine, ask: Ask) -> None:

@@ -32,7 +32,7 @@ PARAMS = tinker.SamplingParams(max_tokens=20, seed=5, stop=[])
 LONG = tinker.SamplingParams(max_tokens=124, seed=5, stop=[])
 TOGETHER, APART = {"workers": 2}, {"trainers": 2, "samplers": 2}
 SHAPES = pytest.mark.parametrize(
-    "shape", [pytest.param(TOGETHER, id="together"), pytest.param(APART, id="apart", marks=pytest.mark.slow)]
+    "shape", [pytest.param(TOGETHER, id="together", marks=pytest.mark.long), pytest.param(APART, id="apart")]
 )
 
 

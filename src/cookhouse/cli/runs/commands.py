@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,7 @@ from cookhouse.runs.listing.find import FoundRun, find_run, find_runs, is_run
 from cookhouse.runs.names import RUN_FILE, RUNS_FOLDER
 
 if TYPE_CHECKING:
+    from cookhouse.diagnosis import Finding
     from cookhouse.runs import RunOverview
 
 _SHOWN = 50
@@ -53,8 +54,9 @@ def list_(
 ) -> None:
     """List runs, the newest first, the parts of a pipeline below it.
 
-    The metric is the one that tells most: of what is held out, where something is, at its first step and last. A
-    running run holds a lock that goes with its process: one whose process was killed is interrupted.
+    The metric is the headline of the run: held-out where something is held out, at the first and the last step. Below a
+    run stands the gravest finding of its diagnosis. A running run holds a lock that its process releases: a run whose
+    process was killed is interrupted.
     """
     found = find_runs(under)
     if not found and not as_json:
@@ -66,9 +68,14 @@ def list_(
     most = limit if limit is not None else (0 if as_json else _SHOWN)
     newest = set(tops[-most:] if most else tops)
     parents = {run.name: run.parent for run in kept}
-    overviews = _overviews([run for run in kept if _top(run.name, parents) in newest])
+    shown = [run for run in kept if _top(run.name, parents) in newest]
+    overviews, findings = _overviews(shown), _findings(shown)
     if as_json:
-        typer.echo(json.dumps(_as_json(overviews, {run.name: run for run in kept}), indent=1))
+        rows = [
+            {**overview.as_json(), "findings": [finding.as_json() for finding in findings[overview.name]]}
+            for overview in overviews
+        ]
+        typer.echo(json.dumps(rows, indent=1))
         return
     if not overviews:
         recipes = ", ".join(sorted({str(run.record.get("recipe", "?")) for run in found}))
@@ -76,7 +83,7 @@ def list_(
         return
     from cookhouse.cli.runs.summary import print_runs
 
-    print_runs(overviews)
+    print_runs(overviews, findings)
     if len(newest) < len(tops):
         typer.echo(f"{len(tops) - len(newest)} older ones are left out; --limit 0 lists all", err=True)
 
@@ -195,15 +202,11 @@ def _overviews(runs: Sequence[FoundRun]) -> "list[RunOverview]":
     return overviews_of(runs)
 
 
-def _as_json(overviews: "Sequence[RunOverview]", runs: Mapping[str, FoundRun]) -> list[dict[str, Any]]:
-    """With the findings of each, for which all of its metrics are read."""
+def _findings(runs: Sequence[FoundRun]) -> "dict[str, list[Finding]]":
+    """Findings by the names of runs, from all of their metrics."""
     from cookhouse.runs import read_findings
 
-    def findings(run: FoundRun) -> list[dict[str, Any]]:
-        found = read_findings(run.path, run.record.get("config", {}), run.history)
-        return [finding.as_json() for finding in found]
-
-    return [{**overview.as_json(), "findings": findings(runs[overview.name])} for overview in overviews]
+    return {run.name: read_findings(run.path, run.record.get("config", {}), run.history) for run in runs}
 
 
 def _name_of(path: Path, under: Path) -> str:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cookhouse.cli.summary import print_findings, print_sweep
 from cookhouse.cli.tables import fitted, shortened, side_by_side, when
+from cookhouse.diagnosis import Finding
 from cookhouse.errors import InputError, printable
 from cookhouse.report import Comparison, RunRecord, checkpoint_text, compare, setting_text, telling
 from cookhouse.runs import RunStatus, find_runs, read_history, read_record, read_result
@@ -174,8 +175,11 @@ _STYLES = {
 }
 
 
-def print_runs(overviews: Sequence[RunOverview]) -> None:
-    """The runs in their order, a line each; a terminal without room for all columns gets a line on those left out."""
+def print_runs(overviews: Sequence[RunOverview], findings: Mapping[str, Sequence[Finding]]) -> None:
+    """Print a line for each run, in their order, and below it its error or its gravest finding.
+
+    `findings` are by the names of runs. A terminal without room for all columns gets a line on those left out.
+    """
     console = make_console()
     width = console.width if console.is_terminal else None
     rows = [_row(overview) for overview in overviews]
@@ -187,12 +191,22 @@ def print_runs(overviews: Sequence[RunOverview]) -> None:
         text.stylize(_STYLES[overview.status], start, start + len(overview.status))
         console.print(text, soft_wrap=True)
         if overview.error and overview.status is RunStatus.FAILED:
-            told = overview.error if width is None else shortened(overview.error, width - 4)
-            say(console, f"    {told}", style="dim")
+            _print_below(console, overview.error, width)
+        elif findings[overview.name]:
+            _print_below(console, _diagnosis(findings[overview.name]), width)
     if left_out:
         say(
             console, f"no room for {', '.join(left_out)}: a wider terminal, `runs show` or --json has more", style="dim"
         )
+
+
+def _print_below(console: Console, text: str, width: int | None) -> None:
+    say(console, printable(f"    {text if width is None else shortened(text, width - 4)}"), style="dim")
+
+
+def _diagnosis(findings: Sequence[Finding]) -> str:
+    more = f" (and {len(findings) - 1} more: `runs show`)" if len(findings) > 1 else ""
+    return f"diagnosis: {findings[0].title}{more}"
 
 
 def _row(overview: RunOverview) -> Sequence[str]:

@@ -144,7 +144,10 @@ def test_what_is_damaged_behind_a_load_is_taken_from_the_checkpoint(crashed: Cra
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_written_back", [False, True], ids=["killed", "log written back"])
+@pytest.mark.parametrize(
+    "is_written_back",
+    [pytest.param(False, id="killed", marks=pytest.mark.long), pytest.param(True, id="log written back")],
+)
 def test_no_flipped_bit_is_loaded(crashed: Crashed, tmp_path: Path, *, is_written_back: bool) -> None:
     names = crashed.files()
     if is_written_back:
