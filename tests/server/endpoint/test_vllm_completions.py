@@ -13,7 +13,8 @@ TOKENS = [5, 6, 7, 8, 9]
 
 
 def _ask(client: openai.OpenAI, **fields: Any) -> Any:
-    return client.completions.create(**{"model": MODEL, "prompt": TEXT, "max_tokens": 5, "temperature": 0.0} | fields)
+    asked: dict[str, Any] = {"model": MODEL, "prompt": TEXT, "max_tokens": 5, "temperature": 0.0}
+    return client.completions.create(**asked | fields)
 
 
 @pytest.mark.parametrize("prompt", [TEXT, TOKENS])
