@@ -22,7 +22,7 @@ _FOLDER = ROOT / "build" / "endpoint_clients"
 _HEAD = "| client | call | result |\n|---|---|---|\n"
 ENVIRONMENTS = {
     "openai-2": ["openai==2.54.0"],
-    "openai-3": ["openai==3.57.0", "anthropic==2.14.0"],
+    "openai-3": ["openai==3.54.0", "anthropic==2.14.0"],
 }
 """What is installed in each."""
 
