@@ -132,7 +132,7 @@ def _library(compiler: Sequence[str], kernels: Kernels, folder: Path) -> ctypes.
                 _log.warning("the kernels kept in %s cannot be used and are built again: %s", file, error)
         if target is targets[-1] or _knows(compiler, target):
             break
-    _log.info("building the kernels (%s) for this processor, once: some seconds", kernels.name)
+    _log.info("building the kernels (%s) for this processor, once: a minute or more on two cores", kernels.name)
     return _compiled(command, file, kernels.functions)
 
 
