@@ -84,7 +84,7 @@ OF_CHAT: dict[str, tuple[list[Any], Any]] = {
     "add_generation_prompt": ([True], False),
     "add_special_tokens": ([False], True),
     "chat_template_kwargs": ([{}, {"enable_thinking": None}], {"thinking": True}),
-    "echo": ([False], True),
+    "echo": ([False, True], 3),
     "n_predict": ([-1], 5),
     "tool_choice": (["auto", "none"], "required"),
     "top_logprobs": ([0], 3),

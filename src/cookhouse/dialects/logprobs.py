@@ -77,7 +77,6 @@ class CompletionLogprobs:
     """`logprobs` of a choice of a completion, as it grows."""
 
     texts: TokenTexts
-    has_top: bool
     by_id: bool = False
     """True if tokens are called by their ids."""
     _length: int = field(default=0, init=False)
@@ -99,7 +98,7 @@ class CompletionLogprobs:
         return {
             "tokens": tokens,
             "token_logprobs": logprobs,
-            "top_logprobs": tops if self.has_top else None,
+            "top_logprobs": tops,
             "text_offset": offsets,
         }
 

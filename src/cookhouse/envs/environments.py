@@ -46,6 +46,7 @@ ENVIRONMENTS: OpenSet[EnvironmentBuilder] = OpenSet(
         "twenty_questions": "cookhouse.envs.games.twenty_questions:TwentyQuestionsConfig",
         "self_play": "cookhouse.envs.games.self_play:SelfPlayConfig",
         "verifiers": "cookhouse.envs.libraries.verifiers:VerifiersConfig",
+        "agent": "cookhouse.envs.libraries.agent:AgentConfig",
         "textarena": "cookhouse.envs.libraries.textarena:TextArenaConfig",
     },
     check=_check,

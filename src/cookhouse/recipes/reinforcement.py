@@ -25,6 +25,7 @@ from cookhouse.settings import (
     read_if,
     redefault,
 )
+from cookhouse.settings.checks import above
 from cookhouse.settings.rates import published_rate
 
 if TYPE_CHECKING:
@@ -119,6 +120,16 @@ class NamedEnvironmentSettings(GroupSettings, GradingSettings):
         doc="Held-out problems of the environment; default: its own. For environments that read them.",
         validator=_read_by_environment("test_path"),
     )
+    agent: str | None = chz.field(
+        default=None,
+        doc="For env=agent: an async function of a task and a client, as file.py:NAME or module:NAME.",
+        validator=_read_by_environment("agent"),
+    )
+    agent_seconds: float = chz.field(
+        default=600.0,
+        doc="Seconds that a rollout of an agent may take.",
+        validator=[above(0, "600"), _read_by_environment("agent_seconds")],
+    )
     columns: str = columns_setting(_read_by_environment("columns"))
     grader: str = narrowed(GradingSettings, "grader", _read_by_environment("grader"))
     format_coef: float = narrowed(GroupSettings, "format_coef", _read_by_environment("format_coef"))
@@ -147,6 +158,22 @@ def named_environments(config: Any, open_sampler: "OpenSampler") -> "RLDatasetBu
 
     GRADERS.find(config.grader)  # a name that is wrong is wrong also where no environment asks for it
     return parse_environments(config.env, config.env_weights, config.env_args, config, open_sampler)
+
+
+def _has_agent(config: Any) -> bool:
+    return "agent" in names_in(config.env)
+
+
+def least_members() -> Any:
+    """The setting `min_group_members` of a recipe whose environments may be agents, of which each may fail alone."""
+    default = Default(lambda config: 1 if _has_agent(config) else None, "all of them, 1 for agents")
+    return redefault(ReinforcementSettings, "min_group_members", default)
+
+
+def failed_groups() -> Any:
+    """The setting `on_failed_group` of such a recipe: an agent that fails ends no run."""
+    default = Default(lambda config: "skip" if _has_agent(config) else "stop", "stop, skip for agents")
+    return redefault(ReinforcementSettings, "on_failed_group", default)
 
 
 def plain_renderer() -> Any:

@@ -1,10 +1,14 @@
 """Reinforcement learning in any environment: a built-in one, your own, or several mixed by weight."""
 
+from typing import Literal
+
 import chz
 
 from cookhouse.recipes.program import become_command
 from cookhouse.recipes.reinforcement import (
     NamedEnvironmentSettings,
+    failed_groups,
+    least_members,
     named_environments,
     plain_renderer,
     reinforcement_recipe,
@@ -31,6 +35,8 @@ class Config(NamedEnvironmentSettings, ReinforcementSettings):
     learning_rate: float = rl_default("learning_rate", embedded=2e-3, published=4e-5)
     max_steps: int | None = rl_default("max_steps", embedded=30, published=None)
     eval_every: int = rl_default("eval_every", embedded=10, published=0)
+    min_group_members: int | None = least_members()
+    on_failed_group: Literal["stop", "skip"] = failed_groups()
 
 
 RECIPE = reinforcement_recipe(

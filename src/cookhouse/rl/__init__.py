@@ -38,8 +38,9 @@ from cookhouse.rl.learning.kl import (
     teacher_advantages,
     teacher_log_ratio,
 )
+from cookhouse.rl.rollouts.episode import NO_LIMITS
 from cookhouse.rl.rollouts.failures import FAIL_FAST, GroupFailedError, minimum_viable, retry
-from cookhouse.rl.rollouts.group import NO_LIMITS, do_group_rollout
+from cookhouse.rl.rollouts.group import do_group_rollout
 from cookhouse.rl.rollouts.metrics import failure_metrics, group_metrics
 from cookhouse.rl.rollouts.transcript import group_from_json, group_to_json
 from cookhouse.rl.sampling.completers import (

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cookhouse.errors import InputError
-from cookhouse.rl import TokensWithLogprobs, Trajectory, Transition, assemble_trajectory, for_loss, sampled_datums
+from cookhouse.rl import (
+    TokensWithLogprobs,
+    Trajectory,
+    TrajectoryGroup,
+    Transition,
+    assemble_trajectory,
+    for_loss,
+    sampled_datums,
+    trained_advantages,
+)
 
 Turn = tuple[Sequence[int], Sequence[int], Sequence[float]]
 Signal = tuple[tuple[int, ...], int, float, float]
@@ -67,6 +76,24 @@ def test_a_turn_by_hand() -> None:
     }
     dtypes = {name: values.dtype for name, values in datum.loss_fn_inputs.items()}
     assert dtypes == {"target_tokens": "int64", "logprobs": "float32", "advantages": "float32", "mask": "float32"}
+
+
+def test_what_was_asked_in_between_cuts_nothing() -> None:
+    """Catches a conversation that a call beside it cuts in two, and a token that two datums train."""
+    turns: list[Turn] = [
+        ([1], [2], [-1.0]),
+        ([8], [9], [-2.0]),  # beside it
+        ([1, 2, 7], [3], [-3.0]),
+        ([1, 2, 5], [4], [-4.0]),  # a branch: what was sampled before is context
+    ]
+    trajectory = trajectory_of(turns)
+    data_D = assemble_trajectory(trajectory, [0.5, 1.0, 1.5, 2.0])
+    assert [fields(datum)["tokens"] for datum in data_D] == [[8], [1, 2, 7], [1, 2, 5]]
+    assert [fields(datum)["mask"] for datum in data_D] == [[1], [1, 0, 1], [0, 0, 1]]
+    group = TrajectoryGroup(
+        trajectories_G=[trajectory], group_rewards_G=[0.0], group_metrics_G=[{}], tags=[], version=0
+    )
+    assert trained_advantages([group], data_D) == [[[[0.5], [1.0], [1.5], [2.0]]]]
 
 
 def test_what_extends_is_merged_and_what_does_not_starts_anew() -> None:

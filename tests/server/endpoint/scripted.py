@@ -20,14 +20,15 @@ class ScriptedEngine(FakeEngine):
     `max_tokens` is shorter. `requests` are those that came.
     """
 
-    def __init__(self, answers: Sequence[Sequence[int]]) -> None:
+    def __init__(self, answers: Sequence[Sequence[int]], context: int = 4096) -> None:
         super().__init__()
+        self._context = context
         self._answers = answers
         self._asked: list[_Running] = []
         self.requests: list[SampleRequest] = []
 
     def load_base_model(self, name: str) -> BaseModelInfo:
-        return replace(super().load_base_model(name), vocab_size=2**20, max_context_tokens=4096)
+        return replace(super().load_base_model(name), vocab_size=2**20, max_context_tokens=self._context)
 
     def submit_sample(self, request: SampleRequest) -> None:
         self.requests.append(request)

@@ -3,15 +3,13 @@
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
-import httpx
 import openai
 import pytest
 from tests.server.endpoint.conftest import MODEL, new_client
 from tests.server.endpoint.scripted import ScriptedEngine
-from tests.server.hosting import KEY, OTHER_KEY, Host
+from tests.server.hosting import OTHER_KEY, Host
 
 from cookhouse.chat import Renderer
 
@@ -119,25 +117,42 @@ def test_logprobs_are_those_of_the_chat(host: Host) -> None:
     assert said == [(one.token, one.logprob, len(one.top_logprobs)) for one in chat.choices[0].logprobs.content]
 
 
-@pytest.mark.parametrize("name", ["codex-0.171.0", "openai-agents-0.24.0_responses"])
-@pytest.mark.parametrize("turn", ["turn1", "turn2"])
-def test_recorded_requests_are_answered(
-    shared: Path, scripted: Scripted, renderer: Renderer, name: str, turn: str
-) -> None:
-    """Would catch a field, an item or a tool of a program as it is published that is refused."""
-    body = json.loads((shared / "cases" / "requests" / f"{name}_{turn}.json").read_text())["body"]
-    body["tools"] = [tool for tool in body["tools"] if "type" in tool]  # the record has cut the rest
-    body["tools"] += [{"type": "namespace", "name": "n", "tools": []}, {"type": "web_search"}]
-    with scripted(renderer.encoder.encode(["Hello."])) as (client, engine):
-        url = f"{client.base_url}responses"
-        answer = httpx.post(url, json=body | {"model": MODEL}, headers={"x-api-key": KEY}, timeout=60)
-        assert answer.status_code == 200, answer.text
-        prompt = renderer.encoder.decode(engine.requests[0].prompt_T.tolist())
-    if body.get("stream"):
-        assert answer.text.strip().splitlines()[-2] == "event: response.completed"
-    assert prompt.count("<|im_start|>system") == 1
-    assert "web_search" not in prompt
-    assert ("<tool_response>" in prompt) == (turn == "turn2")
+def test_functions_of_a_namespace_are_called_with_it(scripted: Scripted, renderer: Renderer) -> None:
+    """Would catch functions that the model never hears of, and calls that no client can place. Of two functions of
+    one name the later is left out, as tools are that a server would run.
+    """
+    inner = [TOOL, TOOL | {"name": "spawn"}, {"type": "custom", "name": "odd"}]
+    tools: Any = [TOOL, {"type": "namespace", "name": "agents", "tools": inner}, {"type": "web_search"}]
+    calls = [{"type": "function", "function": {"name": name, "arguments": {"a": 1}}} for name in ("spawn", "add")]
+    said: Any = {"role": "assistant", "content": "", "tool_calls": calls}
+    with scripted(renderer.build_response([*ASKED, said])) as (client, engine):
+        first: Any = client.responses.create(model=MODEL, input=ASKED, tools=tools)
+        output = [item.to_dict() for item in first.output if item.type == "function_call"]
+        results: Any = [{"type": "function_call_output", "call_id": one["call_id"], "output": "1"} for one in output]
+        client.responses.create(model=MODEL, input=[*ASKED, *output, *results], tools=tools)
+        first_prompt, second_prompt = (renderer.encoder.decode(one.prompt_T.tolist()) for one in engine.requests)
+    assert [(one["name"], one.get("namespace")) for one in output] == [("spawn", "agents"), ("add", None)]
+    assert first_prompt.count('"name": "spawn"') == first_prompt.count('"name": "add"') == 1
+    assert "web_search" not in first_prompt
+    assert '"name": "odd"' not in first_prompt
+    assert second_prompt.count("<tool_response>") == 2
+
+
+@pytest.mark.parametrize("include", [None, ["reasoning.encrypted_content"]])
+def test_reasoning_has_a_handle_where_that_is_asked_for(scripted: Scripted, renderer: Renderer, include: Any) -> None:
+    """Would catch reasoning that a client sends back and nobody finds, and its text in the handle."""
+    with scripted(renderer.build_response([*ASKED, ANSWER])) as (client, _):
+        given: Any = {"model": MODEL, "tools": [TOOL], "include": include, "store": False}
+        first: Any = client.responses.create(input=ASKED, **given)
+        again = client.responses.create(input=ASKED, **given)
+        item = first.output[0].to_dict()
+        handles = [one.output[0].to_dict().get("encrypted_content") for one in (first, again)]
+        turns: Any = [*ASKED, item, *(one.to_dict() for one in first.output[1:2]), {"role": "user", "content": "So?"}]
+        assert client.responses.create(input=turns, **given).output
+    assert (handles == [None, None]) is (include is None)
+    if include:
+        assert len({*handles}) == 2
+        assert "12 and 7" not in handles[0]
 
 
 BAD: list[tuple[dict[str, Any], str, str]] = [

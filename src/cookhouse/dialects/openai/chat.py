@@ -136,6 +136,10 @@ class ChatRequest(SamplingFields):
     chat_template_kwargs: TemplateSettings | None = None
     continue_final_message: bool | None = None
     """No field of OpenAI's, but of vLLM's: the answer goes on from the last message, which is the assistant's."""
+    add_generation_prompt: bool | None = None
+    """vLLM's: false goes with `continue_final_message`, and asks for nothing more."""
+    echo: bool | None = None
+    """vLLM's: an answer to a last message of the assistant's begins with that message."""
     reasoning_effort: Annotated[str, Field(max_length=64)] | None = None
     """A wish: renderers without such an effort answer as they do without it."""
 
@@ -149,6 +153,11 @@ class ChatRequest(SamplingFields):
                 raise FieldError(name, f"{name} is {limit}; it must be from 1 to the model's context")
         if self.top_logprobs and not self.logprobs:
             raise FieldError("top_logprobs", "top_logprobs go with logprobs=true")
+        if self.add_generation_prompt is False and not self.continue_final_message:
+            field = "add_generation_prompt"
+            raise FieldError(
+                field, f"{field}=false goes with continue_final_message=true", code="unsupported_parameter"
+            )
         if self.chat_template_kwargs is not None:
             self.chat_template_kwargs.check()
         choice = self.choice()
@@ -228,6 +237,12 @@ class ChatRequest(SamplingFields):
                 "continue_final_message", "continue_final_message: the last message must be a text of the assistant's"
             )
         return [*messages[:-1]], text_of(last)
+
+    @property
+    def echoed(self) -> str:
+        """The text that answers begin with, where that is asked for."""
+        last = given_message(self.messages[-1])
+        return text_of(parse_messages([last])[0]) if self.echo and last.get("role") == "assistant" else ""
 
 
 class Clamped(ChatRequest):

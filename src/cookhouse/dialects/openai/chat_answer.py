@@ -40,6 +40,7 @@ class ChatAnswer:
         ]
         self._num_calls = [0] * len(self._choices)
         """Of those that chunks have been made of."""
+        self._echoed = request.echoed
         self._is_begun = False
 
     def chunks(self, output: SampleOutput) -> list[dict[str, Any]]:
@@ -48,7 +49,7 @@ class ChatAnswer:
         if not self._is_begun:
             self._is_begun = True
             for index in range(len(self._choices)):
-                chunks.append(self._chunk(index, {"role": "assistant", "content": ""}))
+                chunks.append(self._chunk(index, {"role": "assistant", "content": self._echoed}))
             chunks[0] |= self._prompt_tokens()
         for index, (choice, sequence) in enumerate(zip(self._choices, output.sequences, strict=True)):
             if output.is_partial and len(sequence.tokens_T):
@@ -69,6 +70,7 @@ class ChatAnswer:
         choices = []
         for index, (choice, sequence) in enumerate(zip(self._choices, output.sequences, strict=True)):
             said = [*choice.feed(sequence), *choice.finish(is_stopped=sequence.is_stopped)]
+            said = [{"type": "text", "text": self._echoed}, *said] if self._echoed else said
             choices.append(
                 {
                     "index": index,

@@ -128,9 +128,7 @@ class Completion:
             _Choice(
                 text=GrowingText(encoder, prompt),
                 cutter=StopCutter(request.stops),
-                logprobs=CompletionLogprobs(
-                    texts, has_top=bool(request.logprobs), by_id=bool(request.return_tokens_as_token_ids)
-                ),
+                logprobs=CompletionLogprobs(texts, by_id=bool(request.return_tokens_as_token_ids)),
                 prompt=prompt,
             )
             for prompt in prompts

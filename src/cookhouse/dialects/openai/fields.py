@@ -15,6 +15,7 @@ MAX_TOP_LOGPROBS = 20
 MAX_NAME = 1024
 MAX_STOPS = 16
 _MAX_STOP_TOKENS = 128
+_MAX_NAMED = 5
 _TOO_LONG = "context_length_exceeded"
 _LETTERS_PER_TOKEN = 32
 """On average over a prompt that fills a context; it is about 4 in English, and 8 in programs with wide margins."""
@@ -43,16 +44,18 @@ class StreamOptions(BaseModel):
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
-    """vLLM's: each chunk has the usage so far."""
+    """vLLM's: with `include_usage`, each chunk has the usage so far."""
+
+    @property
+    def asks(self) -> bool:
+        """True if it asks for anything."""
+        return bool(self.include_usage or self.continuous_usage_stats)
 
     def check(self) -> None:
         for name, value in (self.model_extra or {}).items():
             if value not in (None, False):
                 field = f"stream_options.{name[:MAX_SHOWN]}"
                 raise FieldError(field, f"{field} is not offered here; leave it out", code="unsupported_parameter")
-        if self.continuous_usage_stats and not self.include_usage:
-            field = "stream_options.continuous_usage_stats"
-            raise FieldError(field, f"{field} goes with include_usage=true")
 
 
 class SamplingFields(FormFields):
@@ -116,12 +119,15 @@ class SamplingFields(FormFields):
             self.stream_options.check()
         if self.prompt_logprobs is not None and self.stream:
             raise FieldError("prompt_logprobs", "prompt_logprobs do not go with stream=true; leave one of them out")
-        if self.includes_usage and not self.stream:
+        if self.stream_options is not None and self.stream_options.asks and not self.stream:
             raise FieldError("stream_options", "stream_options go with stream=true; leave them out, or stream")
 
     def _check_shape(self) -> None:
         if stray := [token for token in self.logit_bias or {} if not token.isdecimal()]:
-            raise FieldError("logit_bias", f"logit_bias has {stray[0][:MAX_SHOWN]!r}, which is no token id")
+            shown = ", ".join(repr(token[:MAX_SHOWN]) for token in stray[:_MAX_NAMED])
+            more = f" and {len(stray) - _MAX_NAMED} more" if len(stray) > _MAX_NAMED else ""
+            are = "are no token ids" if stray[1:] else "is no token id"
+            raise FieldError("logit_bias", f"logit_bias has {shown}{more}, which {are}")
         ends = {"ignore_eos": self.ignore_eos, "min_tokens": self.min_tokens}
         given = next((name for name, value in ends.items() if value), None)
         if self.form() is not None and given is not None:

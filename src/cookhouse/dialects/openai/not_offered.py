@@ -84,9 +84,7 @@ NOT_OFFERED: Mapping[str, NotOffered] = {
 }
 CHAT_NOT_OFFERED: Mapping[str, NotOffered] = {
     **NOT_OFFERED,
-    "add_generation_prompt": NotOffered((True,)),
     "add_special_tokens": NotOffered((False,)),
-    "echo": NotOffered((False,), "it is for /v1/completions"),
     "n_predict": NotOffered((-1,), "use max_tokens"),
 }
 COMPLETION_NOT_OFFERED: Mapping[str, NotOffered] = {

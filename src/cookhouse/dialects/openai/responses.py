@@ -12,6 +12,7 @@ from cookhouse.dialects.openai.items import chat_messages, with_instructions
 from cookhouse.dialects.tools import leave_out
 
 LOGPROBS = "message.output_text.logprobs"
+ENCRYPTED = "reasoning.encrypted_content"
 """What `include` calls the log-probabilities of an answer."""
 _IGNORED = frozenset(
     {
@@ -64,6 +65,11 @@ class ResponsesRequest(BaseModel):
     metadata: dict[str, Any] | None = None
 
     @property
+    def has_handles(self) -> bool:
+        """True if a client that keeps nothing sends reasoning back by what stands for it."""
+        return ENCRYPTED in (self.include or ())
+
+    @property
     def has_logprobs(self) -> bool:
         return LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
 
@@ -102,15 +108,35 @@ class ResponsesRequest(BaseModel):
             **self._form(),
         )
 
-    def _tools(self) -> list[dict[str, Any]]:
-        tools = []
+    @property
+    def namespaces(self) -> dict[str, str]:
+        """The namespace of each function that is of one, by the name by which it is offered."""
+        return {tool["name"]: namespace for tool, namespace in self._functions() if namespace is not None}
+
+    def _functions(self) -> list[tuple[dict[str, Any], str | None]]:
+        """The functions that are offered, each with its namespace. Where a name is taken, the later is left out."""
+        plain = [tool for tool in self.tools or [] if tool.get("type") == "function"]
+        functions: list[tuple[dict[str, Any], str | None]] = [(tool, None) for tool in plain]
+        taken = {tool.get("name") for tool in plain}
         for tool in self.tools or []:
-            if tool.get("type") != "function":
+            if tool.get("type") == "namespace":
+                namespace, inner = tool.get("name"), tool.get("tools")
+                for one in inner if isinstance(inner, list) else ():
+                    is_function = isinstance(one, dict) and one.get("type") == "function"
+                    if is_function and isinstance(one.get("name"), str) and one["name"] not in taken:
+                        taken.add(one["name"])
+                        functions.append((one, str(namespace)))
+                    else:
+                        leave_out(f"namespace {namespace}")
+            elif tool.get("type") != "function":
                 leave_out(str(tool.get("type")))
-                continue
-            names = ("name", "description", "parameters", "strict")
-            tools.append({"type": "function", "function": {name: tool.get(name) for name in names}})
-        return tools
+        return functions
+
+    def _tools(self) -> list[dict[str, Any]]:
+        names = ("name", "description", "parameters", "strict")
+        return [
+            {"type": "function", "function": {name: tool.get(name) for name in names}} for tool, _ in self._functions()
+        ]
 
     def _choice(self) -> Any:
         choice = self.tool_choice

@@ -41,6 +41,7 @@ class ResponsesAnswer:
     ) -> None:
         """`request` is what `asked` is as a chat; the others as of `ChatAnswer`, of one choice."""
         self._asked = asked
+        self._namespaces = asked.namespaces
         self._num_prompt = len(prompt)
         self._texts = texts
         max_calls = 1 if request.choice().is_single else None
@@ -97,11 +98,11 @@ class ResponsesAnswer:
         for one in said:
             self._said.append(one)
             if one["type"] == "function":
-                events += [*self._close(), *self._open(_call_item(one)), *self._called(), *self._close()]
+                events += [*self._close(), *self._open(self._call_item(one)), *self._called(), *self._close()]
                 continue
             kind = "message" if one["type"] == "text" else "reasoning"
             if self._item is None or self._item["type"] != kind:
-                events += [*self._close(), *self._open(_text_item(kind))]
+                events += [*self._close(), *self._open(self._new_item(kind))]
             events.append(self._more(one))
         return events
 
@@ -111,6 +112,17 @@ class ResponsesAnswer:
         if item["type"] != "function_call":
             events.append(self._of_part("added", part=_text_item(item["type"])[_PARTS[item["type"]]][0]))
         return events
+
+    def _call_item(self, one: Said) -> _Event:
+        item = _call_item(one)
+        namespace = self._namespaces.get(item["name"])
+        return item if namespace is None else {**item, "namespace": namespace}
+
+    def _new_item(self, kind: str) -> _Event:
+        """The handle of reasoning stands for it, and tells nothing of it."""
+        item = _text_item(kind)
+        is_named = kind == "reasoning" and self._asked.has_handles
+        return {**item, "encrypted_content": f"{self.id}.{len(self._items)}"} if is_named else item
 
     def _more(self, one: Said) -> _Event:
         """More of the text of the item that is open."""

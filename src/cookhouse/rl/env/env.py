@@ -10,8 +10,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import tinker
 
-from cookhouse.rl.sampling.sampler import StopCondition
+from cookhouse.rl.sampling.sampler import StopCondition, TokensWithLogprobs
 from cookhouse.rl.trajectory import Trajectory
+from cookhouse.settings import RolloutLimits
 
 Metrics: TypeAlias = Mapping[str, float]
 
@@ -51,6 +52,21 @@ class Closable(Protocol):
     """An environment that holds something; closed once the group is rewarded, failed or cancelled."""
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class SelfLimited(Protocol):
+    """An environment that keeps the limits of rollouts itself, and tells whoever acts in it where one is reached."""
+
+    def keep_limits(self, limits: RolloutLimits) -> None:
+        """The limits, before the first observation."""
+
+    @property
+    def max_action_tokens(self) -> int | None:
+        """Tokens that the next action may have; None: as many as the sampler allows."""
+
+    def sampled(self, action: TokensWithLogprobs) -> None:
+        """The whole of what `step` is given next."""
 
 
 class EnvGroupBuilder(Protocol):

@@ -10,8 +10,9 @@ import tinker
 from cookhouse.callables.blocking import watched
 from cookhouse.callables.copies import own_copy
 from cookhouse.callables.returned import function_place, refused
-from cookhouse.chat import Message, Renderer, Termination, TrainOnWhat, parse_messages, text_of
+from cookhouse.chat import Message, Renderer, Termination, parse_messages, text_of
 from cookhouse.errors import InputError
+from cookhouse.rl.env.continuing import continued
 from cookhouse.rl.env.env import Closable, Metrics, StepResult
 from cookhouse.rl.env.own_metrics import beside_own
 from cookhouse.rl.env.returned_step import returned_step
@@ -113,19 +114,12 @@ class EnvFromMessageEnv:
         self, message: Message, action: list[int], termination: Termination, next_messages: Sequence[Message]
     ) -> list[int]:
         rendered = observed_tokens(self._renderer.build_generation_prompt(next_messages))
-        said = [*self._messages, message]
-        if not self._renderer.has_extension_property or termination != Termination.STOP_SEQUENCE:
+        sequence, said = self._observation + action, [*self._messages, message]
+        if rendered[: len(sequence)] == sequence:
             return rendered
-        if rendered[: len(self._observation) + len(action)] == self._observation + action:
-            return rendered
-        if list(next_messages[: len(said)]) != said:
+        if termination != Termination.STOP_SEQUENCE or list(next_messages[: len(said)]) != said:
             return rendered  # the environment's messages differ from what happened
-        untrained: list[Message] = [{**m, "trainable": False} for m in said]
-        closed = self._renderer.build_supervised_example(untrained, TrainOnWhat.CUSTOMIZED)[0].to_ints()
-        # The end mark is where sampled and rendered tokens meet; one that is text may lie inside a token.
-        if closed[-1:] != action[-1:] or rendered[: len(closed)] != closed:
-            return rendered
-        return self._observation + action + rendered[len(closed) :]
+        return continued(self._renderer, sequence, said, rendered) or rendered
 
 
 def _kept(function: Callable[..., Any], messages: object) -> list[Message]:

@@ -3,7 +3,7 @@
 Legend: G members of a group, T positions of a datum (or turns of a trajectory), D datums.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -39,11 +39,13 @@ def assemble_group(
 def assemble_trajectory(
     trajectory: Trajectory, advantages_T: Sequence[float] | NDArray[np.float64]
 ) -> list[tinker.Datum]:
-    """The datums of a trajectory: as few as its observations allow.
+    """The datums of a trajectory, in the order of their last turns.
 
-    An observation that extends the whole sequence before it (observation and action) continues its datum; any other
-    starts a new one. Shifted like all datums: inputs drop the last token, `target_tokens` (int64) the first, and with
-    them `logprobs`, `advantages` and `mask` (float32), which are 0 where the target was not sampled.
+    Every sequence (observation and action) stays open: an observation continues the datum of the longest one that it
+    extends whole, whatever was asked in between; any other starts a new one, in which what was sampled before is
+    context. So each action is trained once, with the turn that sampled it. Shifted like all datums: inputs drop the
+    last token, `target_tokens` (int64) the first, and with them `logprobs`, `advantages` and `mask` (float32), which
+    are 0 where the target was not sampled.
 
     Raises:
         InputError: an observation is empty or holds an image, or there is not one advantage per turn.
@@ -51,19 +53,29 @@ def assemble_trajectory(
     """
     if len(advantages_T) != len(trajectory.transitions):
         raise InputError(f"a trajectory of {len(trajectory.transitions)} turns got {len(advantages_T)} advantages")
+    observations = [observed_tokens(transition.observation) for transition in trajectory.transitions]
     datums = []
-    sequence = _Sequence()
-    for turn, (transition, advantage) in enumerate(zip(trajectory.transitions, advantages_T, strict=True)):
-        observation = observed_tokens(transition.observation)
-        if not observation:
-            raise InputError(f"the observation of turn {turn} is empty; its first sampled token has nothing before it")
-        if sequence.tokens and not sequence.is_extended_by(observation):
-            datums.append(sequence.to_datum())
-            sequence = _Sequence()
-        sequence.add(observation, transition, float(advantage))
-    if sequence.tokens:
+    for turns in _turns_of_sequences(trajectory, observations):
+        sequence = _Sequence()
+        for turn in turns:
+            sequence.add(observations[turn], trajectory.transitions[turn], float(advantages_T[turn]))
         datums.append(sequence.to_datum())
     return datums
+
+
+def _turns_of_sequences(trajectory: Trajectory, observations_T: Sequence[list[int]]) -> list[list[int]]:
+    """The turns of each sequence of a trajectory, in the order of its datums."""
+    sequences: list[tuple[list[int], list[int]]] = []  # tokens so far, and turns
+    for turn, (transition, observation) in enumerate(zip(trajectory.transitions, observations_T, strict=True)):
+        if not observation:
+            raise InputError(f"the observation of turn {turn} is empty; its first sampled token has nothing before it")
+        extended = [each for each in sequences if observation[: len(each[0])] == each[0]]
+        tokens, turns = max(extended, key=lambda each: len(each[0]), default=([], []))
+        if not turns:
+            sequences.append((tokens, turns))
+        tokens[:] = [*observation, *transition.action.tokens]
+        turns.append(turn)
+    return sorted((turns for _, turns in sequences), key=lambda turns: turns[-1])
 
 
 def trained_advantages(
@@ -105,14 +117,21 @@ def by_turn(
     sampled = iter(np.concatenate(parts or [np.zeros(0)]).tolist())
     return [
         [
-            [
-                None if is_masked(trajectory) else list(islice(sampled, len(transition.action.tokens)))
-                for transition in trajectory.transitions
-            ]
+            [None] * len(trajectory.transitions) if is_masked(trajectory) else _taken(sampled, trajectory)
             for trajectory in group.trajectories_G
         ]
         for group in groups_P
     ]
+
+
+def _taken(sampled: Iterator[float], trajectory: Trajectory) -> list[list[float] | None]:
+    """The next values, which are in the order of the trajectory's datums, by turn."""
+    observations = [observed_tokens(transition.observation) for transition in trajectory.transitions]
+    by_turn: list[list[float] | None] = [None] * len(observations)
+    for turns in _turns_of_sequences(trajectory, observations):
+        for turn in turns:
+            by_turn[turn] = list(islice(sampled, len(trajectory.transitions[turn].action.tokens)))
+    return by_turn
 
 
 def with_advantages(datum: tinker.Datum, advantages_T: NDArray[Any]) -> tinker.Datum:
@@ -164,9 +183,6 @@ class _Sequence:
         self._logprobs: list[float] = []
         self._advantages: list[float] = []
         self._mask: list[float] = []
-
-    def is_extended_by(self, observation: list[int]) -> bool:
-        return observation[: len(self.tokens)] == self.tokens
 
     def add(self, observation: list[int], transition: Transition, advantage: float) -> None:
         action = transition.action

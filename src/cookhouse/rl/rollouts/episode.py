@@ -11,7 +11,7 @@ import tinker
 from cookhouse.callables.blocking import watched
 from cookhouse.callables.returned import refused
 from cookhouse.errors import CookhouseError, InputError, ServiceError, where_raised
-from cookhouse.rl.env.env import Env, StepResult
+from cookhouse.rl.env.env import Env, SelfLimited, StepResult
 from cookhouse.rl.env.returned_step import ReturnedStep, returned_step
 from cookhouse.rl.sampling.sampler import GroupSampler, StopCondition, TokensWithLogprobs
 from cookhouse.rl.trajectory import Trajectory, Transition, observed_tokens
@@ -19,6 +19,7 @@ from cookhouse.settings import RolloutLimits
 from cookhouse.telemetry import Entry, Recording
 
 Origin = Literal["env", "sampling"]
+NO_LIMITS = RolloutLimits()
 
 
 class AttemptFailedError(Exception):
@@ -64,10 +65,10 @@ async def sample_actions(
     return actions
 
 
-def first_tokens_left(observation: tinker.ModelInput, limits: RolloutLimits) -> int | None:
+def first_tokens_left(env: Env, observation: tinker.ModelInput, limits: RolloutLimits) -> int | None:
     """Tokens that the first action may have. Raises `InputError` if the prompt leaves none, or holds an image."""
     observed_tokens(observation)
-    left = tokens_left(observation, limits)
+    left = tokens_left(env, observation, limits)
     if left is not None and left < 1:
         raise InputError(
             f"the first observation has {observation.length} tokens and max_sequence_tokens is "
@@ -76,8 +77,10 @@ def first_tokens_left(observation: tinker.ModelInput, limits: RolloutLimits) -> 
     return left
 
 
-def tokens_left(observation: tinker.ModelInput, limits: RolloutLimits) -> int | None:
+def tokens_left(env: Env, observation: tinker.ModelInput, limits: RolloutLimits) -> int | None:
     """Tokens that may follow an observation; None without a limit."""
+    if isinstance(env, SelfLimited):
+        return env.max_action_tokens
     return None if limits.max_sequence_tokens is None else limits.max_sequence_tokens - observation.length
 
 
@@ -98,13 +101,16 @@ async def play(
     for turn in itertools.count(1):
         with attributed_to("env"):
             with recording.active():
+                if isinstance(env, SelfLimited):
+                    env.sampled(action)
                 result = await watched(env.step, list(action.tokens))
             step = returned_step(env.step, result, StepResult)
             transitions.append(_transition(observation, action, step, recording.drain()))
             observation = kept_observation(env.step, result.next_observation)
         num_tool_calls += step.num_tool_calls
-        left = tokens_left(observation, limits)
-        stop_reason = _stop_reason(step, left, limits, num_turns=turn, num_tool_calls=num_tool_calls)
+        left = tokens_left(env, observation, limits)
+        kept = NO_LIMITS if isinstance(env, SelfLimited) else limits
+        stop_reason = _stop_reason(step, left, kept, num_turns=turn, num_tool_calls=num_tool_calls)
         if stop_reason is not None:
             return Trajectory(transitions=transitions, final_observation=observation, stop_reason=stop_reason)
         [action] = await sample_actions(

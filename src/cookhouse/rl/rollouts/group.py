@@ -23,10 +23,11 @@ import tinker
 from cookhouse.callables.blocking import watched
 from cookhouse.callables.returned import refused, returned_metrics, returned_reward
 from cookhouse.errors import InputError
-from cookhouse.rl.env.env import CoupledBuilder, Env, EnvGroupBuilder, Metrics
+from cookhouse.rl.env.env import CoupledBuilder, Env, EnvGroupBuilder, Metrics, SelfLimited
 from cookhouse.rl.env.tags import checked_tags
 from cookhouse.rl.rollouts.closing import OpenEnvs
 from cookhouse.rl.rollouts.episode import (
+    NO_LIMITS,
     AttemptFailedError,
     attributed_to,
     first_tokens_left,
@@ -40,8 +41,6 @@ from cookhouse.rl.sampling.seeds import derive_seed
 from cookhouse.rl.trajectory import RolloutFailure, Trajectory, TrajectoryGroup
 from cookhouse.settings import RolloutLimits, RolloutStrategy
 from cookhouse.telemetry import Recording
-
-NO_LIMITS = RolloutLimits()
 
 _WHOLE_GROUP = -1
 
@@ -157,6 +156,9 @@ class _GroupRollout:
                 made = await watched(self._builder.make_envs)
             envs_G = _envs(self._builder.make_envs, made)
             self._open.add(envs_G, attempt)
+            for env in envs_G:
+                if isinstance(env, SelfLimited):
+                    env.keep_limits(self._limits)
             if not envs_G or (self._size and len(envs_G) != self._size):
                 raise InputError(f"make_envs gave {len(envs_G)} environments; it must give {self._size or 'some'}")
         return envs_G
@@ -187,7 +189,7 @@ class _GroupRollout:
                 with recording.active():
                     begun = await watched(env.initial_observation)
                 observation, stop = _begun(env.initial_observation, begun)
-                max_tokens = first_tokens_left(observation, self._limits)
+                max_tokens = first_tokens_left(env, observation, self._limits)
         except AttemptFailedError as error:
             self._fail([member], attempt, error)
             return None
@@ -334,7 +336,9 @@ def _cohorts(starts: Sequence[_Start]) -> list[list[_Start]]:
     for start in starts:
         for cohort in cohorts:
             # Members of a group mostly share one prompt object, which makes this a comparison of identities.
-            if cohort[0].stop == start.stop and _is_same(cohort[0].observation, start.observation):
+            first = cohort[0]
+            are_asked_alike = first.stop == start.stop and first.max_tokens == start.max_tokens
+            if are_asked_alike and _is_same(first.observation, start.observation):
                 cohort.append(start)
                 break
         else:

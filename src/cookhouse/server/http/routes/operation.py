@@ -92,6 +92,12 @@ async def exists() -> Response:
     return Response()
 
 
+@plain.get("/")
+async def which() -> JSONResponse:
+    """Say what answers here."""
+    return JSONResponse({"name": "cookhouse", "version": __version__, "paths": ["/api/v1", "/v1", "/page/"]})
+
+
 @plain.get("/readyz")
 async def readyz(service: ServiceOf) -> JSONResponse:
     """Answer 200 if it takes requests: the engine has its models, the database can be read, and it is not stopping."""

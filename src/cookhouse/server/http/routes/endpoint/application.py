@@ -1,6 +1,5 @@
 """Applications of the routes that other protocols' clients ask: under /v1, and those that stand at the root."""
 
-import secrets
 from collections.abc import Sequence
 
 from fastapi import APIRouter, FastAPI, Request
@@ -18,6 +17,7 @@ from cookhouse.errors import CookhouseError
 from cookhouse.server.http.routes.endpoint import messages, models, responses, tokens
 from cookhouse.server.http.routes.endpoint import openai as openai_routes
 from cookhouse.server.http.routes.endpoint.exchange import ClientGoneError
+from cookhouse.server.http.routes.endpoint.request_ids import RequestIds, id_header, is_for_anthropic, request_id
 from cookhouse.server.http.routes.exchange import forget
 from cookhouse.server.refusals import BusyError, StorageBusyError, message_of, status_of
 from cookhouse.server.requests.completions.kept_responses import NoResponseError
@@ -29,7 +29,6 @@ ROOT_ROUTER = tokens.router
 ROOT_PATHS = [route.path for route in tokens.router.routes if isinstance(route, Route)]
 PREFIXES = ("/v1", "/oai/api/v1", "/anthropic/api/v1")
 """The second and third are the hosted service's."""
-_MESSAGES = ("/messages", "/messages/count_tokens")
 _TWICE = "/v1/v1/"
 
 
@@ -39,6 +38,7 @@ def create_endpoint(service: Service, routers: Sequence[APIRouter] = ROUTERS) ->
     app.state.service = service
     for router in routers:
         app.include_router(router)
+    app.add_middleware(RequestIds)
     if origins := service.settings.allowed_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
     app.add_exception_handler(ClientGoneError, forget)
@@ -91,8 +91,7 @@ def _refusal(request: Request, error: Exception) -> JSONResponse:
 
 def _answer(request: Request, status: int, body: object, message: str) -> JSONResponse:
     """The error in OpenAI's form, or in Anthropic's where its client asks."""
-    if "anthropic-version" not in request.headers and not request.url.path.endswith(_MESSAGES):
-        return JSONResponse(body, status_code=status)
-    request_id = f"req_{secrets.token_hex(12)}"
-    content = {**anthropic.error_body(message, status), "request_id": request_id}
-    return JSONResponse(content, status_code=status, headers={"request-id": request_id})
+    scope = request.scope
+    if is_for_anthropic(scope):
+        body = {**anthropic.error_body(message, status), "request_id": request_id(scope)}
+    return JSONResponse(body, status_code=status, headers=id_header(scope))

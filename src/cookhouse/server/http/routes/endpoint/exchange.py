@@ -39,6 +39,8 @@ class StreamForm:
     """The last event of a stream that fails, of a message and an HTTP status."""
     end: bytes = b""
     """What follows the last event of one that does not."""
+    ping: bytes = b": keepalive\n\n"
+    """What says nothing, and keeps a connection open: a comment, which every reader of events passes over."""
 
     def event(self, content: dict[str, Any]) -> bytes:
         named = b"event: " + str(content["type"]).encode() + b"\n" if self.are_named else b""
@@ -46,7 +48,9 @@ class StreamForm:
 
 
 OPENAI = StreamForm(are_named=False, failed=openai.error_body, end=b"data: [DONE]\n\n")
-ANTHROPIC = StreamForm(are_named=True, failed=anthropic.error_body)
+ANTHROPIC = StreamForm(are_named=True, failed=anthropic.error_body, ping=b'event: ping\ndata: {"type": "ping"}\n\n')
+PING_SECONDS = 15.0
+"""Without an event, after which a stream is begun, or says that it goes on: proxies cut those that say nothing."""
 
 
 async def _owner(request: Request, service: ServiceOf) -> str:
@@ -125,7 +129,9 @@ async def stream(
     form: StreamForm,
     end: Callable[[], Chunks] = tuple,
 ) -> StreamingResponse:
-    """Server-sent events, as the engine says what they are made of. What is refused before the first is no stream."""
+    """Server-sent events, as the engine says what they are made of. What is refused before the first, and soon, is no
+    stream.
+    """
 
     async def events() -> AsyncGenerator[bytes, None]:
         try:
@@ -147,16 +153,42 @@ async def stream(
 
     is_begun = False
     making = events()
-    first = await unless_gone(request, making.__anext__())
-    is_begun = True
-
-    async def sent() -> AsyncIterator[bytes]:
-        try:
-            yield first
-            async for made in making:
-                yield made
-        finally:
-            await making.aclose()
+    first = asyncio.ensure_future(anext(making))
+    try:
+        await unless_gone(request, _settled(first))
+        if first.done():
+            first.result()
+        is_begun = True
+    finally:
+        if not is_begun:
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
 
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(sent(), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_kept_open(making, first, form.ping), media_type="text/event-stream", headers=headers)
+
+
+async def _settled(coming: asyncio.Future[bytes]) -> bool:
+    """True once it has come, false if it has not for long."""
+    return bool((await asyncio.wait([coming], timeout=PING_SECONDS))[0])
+
+
+async def _kept_open(
+    making: AsyncGenerator[bytes, None], first: asyncio.Future[bytes], ping: bytes
+) -> AsyncIterator[bytes]:
+    """What is made, with a ping wherever nothing comes for long."""
+    coming = first
+    try:
+        while True:
+            while not await _settled(coming):
+                yield ping
+            try:
+                made = coming.result()
+            except StopAsyncIteration:
+                return
+            yield made
+            coming = asyncio.ensure_future(anext(making))
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+        await making.aclose()

@@ -14,6 +14,12 @@ from cookhouse.server.requests.completions.weights import ListedModel
 router = APIRouter()
 
 
+@router.api_route("/", methods=["GET", "HEAD"])
+async def base() -> JSONResponse:
+    """Answer clients that look for a server at its address before they ask it."""
+    return JSONResponse({"name": "cookhouse"})
+
+
 @router.get("/models")
 async def list_models(service: ServiceOf, owner: Owner) -> JSONResponse:
     models = await asyncio.to_thread(service.requests.answers.weights.listed, owner)
