@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, cast
 from cookhouse.chat import Delta, ResponseStream, TextPart, ThinkingPart, ToolCall, UnparsedToolCall
 from cookhouse.dialects.logprobs import ScoredToken, scored_sample
 from cookhouse.dialects.sampled import SampledSequence
+from cookhouse.dialects.shaped import ShapedTokens
 from cookhouse.dialects.texts import StopCutter, TokenTexts
 
 Said: TypeAlias = TextPart | ThinkingPart | ToolCall
@@ -31,6 +32,7 @@ class ChatChoice:
     scored: list[ScoredToken] = field(default_factory=list)
     """Those that no delta has been given with."""
     num_calls: int = 0
+    shaped: ShapedTokens = field(default_factory=ShapedTokens)
     _tokens: list[int] = field(default_factory=list)
     """Those that `next_tokens` has not given."""
     _cutters: dict[_Kind, StopCutter] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class ChatChoice:
             return []
         tokens = sequence.tokens_T.tolist()
         self._tokens += tokens
+        self.shaped.add(sequence)
         scored = scored_sample(sequence)
         if sequence.is_stopped and not sequence.is_grammar_end and self.texts.is_special(tokens[-1]):
             del scored[-1]

@@ -5,7 +5,7 @@ read is a `FieldError`.
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +17,7 @@ from cookhouse.dialects.openai.completions import Tokens
 from cookhouse.dialects.openai.fields import MAX_NAME, MAX_TOP_LOGPROBS, SamplingFields, StreamOptions, TokenId, usage
 from cookhouse.dialects.openai.not_offered import NOT_OFFERED, NotOffered
 from cookhouse.dialects.sampled import SampledSequence, SampleOutput
+from cookhouse.dialects.shaped import ShapedTokens
 
 _MAX_ID = 256
 _OF_TEXT = ("detokenize", "skip_special_tokens", "spaces_between_special_tokens")
@@ -64,6 +65,7 @@ class GenerateRequest(BaseModel):
 class _Choice:
     is_ended: bool = False
     num_tokens: int = 0
+    shaped: ShapedTokens = field(default_factory=ShapedTokens)
 
 
 class Generation:
@@ -113,6 +115,9 @@ class Generation:
         choice.num_tokens += len(scored)
         said: dict[str, Any] = {"index": index, "token_ids": [one.token for one in scored], "finish_reason": None}
         said["logprobs"] = None if self._params.logprobs is None else {"content": [*map(_entry, scored)]}
+        if not is_told:
+            choice.shaped.add(sequence)
+        said |= choice.shaped.next()
         if is_over:
             said["finish_reason"] = "stop" if sequence.is_stopped else "length"
             said["weight_versions"] = [{"version": self._model, "start": 0, "end": choice.num_tokens}]

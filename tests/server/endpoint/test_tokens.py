@@ -120,3 +120,23 @@ def test_what_cannot_be_done_is_refused(host: Host, path: str, body: dict[str, A
 def test_an_unknown_model_and_no_key(host: Host) -> None:
     assert _post(host, "/tokenize", model="nobody", prompt="a").status_code == 404
     assert httpx.post(f"{host.url}/tokenize", json={"prompt": "a"}).status_code == 401
+
+
+def test_answers_with_token_ids_have_the_record_of_their_grammar(host: Host) -> None:
+    """Would catch a way of the answer that loses it, and one that has it where nothing was changed."""
+    held = {"structured_outputs": {"regex": "[a-f]{6}"}, "max_tokens": 12, "seed": 3}
+    asked = {"model": MODEL, "return_token_ids": True}
+    messages = [{"role": "user", "content": "a"}]
+    choices = [
+        _generated(host, model=MODEL, sampling_params=held)["choices"][0],
+        _post(host, "/v1/completions", **asked, prompt=PROMPT, **held).json()["choices"][0],
+        _post(host, "/v1/chat/completions", **asked, messages=messages, **held).json()["choices"][0],
+    ]
+    for choice in choices:
+        assert choice["is_grammar_end"]
+        assert choice["num_masked"] == sum(choice["is_masked"]) > 0
+        pairs = zip(choice["sampled_logprobs"], choice["free_logprobs"], choice["is_masked"], strict=True)
+        assert [sampled > free for sampled, free, _ in pairs] == choice["is_masked"]
+        assert len(choice["token_ids"]) == len(choice["is_masked"])
+    free = _post(host, "/v1/completions", **asked, prompt=PROMPT, max_tokens=2).json()["choices"][0]
+    assert not {"free_logprobs", "is_masked", "is_grammar_end"} & {*free}

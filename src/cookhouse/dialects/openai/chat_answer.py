@@ -116,7 +116,9 @@ class ChatAnswer:
 
     def _sampled_tokens(self, choice: ChatChoice) -> dict[str, Any]:
         """The tokens that nothing has been sent with."""
-        return {"token_ids": choice.next_tokens()} if self._request.return_token_ids else {}
+        if not self._request.return_token_ids:
+            return {}
+        return {"token_ids": choice.next_tokens(), **choice.shaped.next()}
 
     def _count(self, output: SampleOutput) -> None:
         self._num_sampled = sum(len(sequence.tokens_T) for sequence in output.sequences)

@@ -14,6 +14,7 @@ from cookhouse.dialects.logprobs import CompletionLogprobs, ScoredToken, prompt_
 from cookhouse.dialects.openai.fields import MAX_SAMPLES, SamplingFields, TokenId, TopLogprobs, usage
 from cookhouse.dialects.openai.not_offered import COMPLETION_NOT_OFFERED, NotOffered
 from cookhouse.dialects.sampled import SampledSequence, SampleOutput
+from cookhouse.dialects.shaped import ShapedTokens
 from cookhouse.dialects.texts import StopCutter, TokenTexts
 
 _DEFAULT_MAX_TOKENS = 16
@@ -94,6 +95,7 @@ class _Choice:
     prompt: Sequence[int] = ()
     tokens: list[int] = field(default_factory=list)
     """Those that no text has been given with, the one that stops included."""
+    shaped: ShapedTokens = field(default_factory=ShapedTokens)
     num_sampled: int = 0
     is_begun: bool = False
     is_ended: bool = False
@@ -196,8 +198,9 @@ class Completion:
             return ""
         tokens = sequence.tokens_T.tolist()
         choice.tokens += tokens
+        choice.shaped.add(sequence)
         scored = scored_sample(sequence)
-        if sequence.is_stopped and self._texts.is_special(tokens[-1]):
+        if sequence.is_stopped and not sequence.is_grammar_end and self._texts.is_special(tokens[-1]):
             del tokens[-1], scored[-1]
         choice.scored += scored
         for token in tokens:
@@ -228,6 +231,7 @@ class Completion:
         said = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
         if self._request.return_token_ids:
             said["token_ids"], choice.tokens = choice.tokens, []
+            said |= choice.shaped.next()
             if not choice.is_begun:
                 said["prompt_token_ids"] = [*choice.prompt]
         choice.is_begun = True
