@@ -5,7 +5,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Write each call and what came of it to the file of the lane."""
     report: Any = yield
     path, library = os.environ.get("COOKHOUSE_CALLS"), _LIBRARIES.get(item.path.name)
