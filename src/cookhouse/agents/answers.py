@@ -17,6 +17,8 @@ class Sample:
     logprobs_T: NDArray[np.float32]
     is_stopped: bool
     is_grammar_end: bool = False
+    free_logprobs_T: NDArray[np.float32] | None = None
+    is_masked_T: NDArray[np.bool_] | None = None
     topk_tokens_TK: NDArray[np.int32] | None = None
     topk_logprobs_TK: NDArray[np.float32] | None = None
 

@@ -44,8 +44,8 @@ def shape(logits_RV: Tensor, sequences: Seq[Sequence]) -> Shaped:
     """
     masked_RV = logits_RV
     if any(sequence.constraint is not None or sequence.is_too_short for sequence in sequences):
-        bits_RV = _allowed(sequences, logits_RV.shape[1])
-        masked_RV = logits_RV.masked_fill(~upload(bits_RV, logits_RV.device), -torch.inf)
+        bits_RV = _forbidden(sequences, logits_RV.shape[1])
+        masked_RV = logits_RV.masked_fill(upload(bits_RV, logits_RV.device), -torch.inf)
     asking = [s.request.has_penalties or bool(s.request.logit_bias) for s in sequences]
     if not any(asking):
         return Shaped(masked_RV, masked_RV)
@@ -56,16 +56,17 @@ def shape(logits_RV: Tensor, sequences: Seq[Sequence]) -> Shaped:
     return Shaped(shaped_RV, masked_RV)
 
 
-def _allowed(sequences: Seq[Sequence], vocab_size: int) -> NDArray[np.bool_]:
-    """True for each token that may come next (R, V)."""
+def _forbidden(sequences: Seq[Sequence], vocab_size: int) -> NDArray[np.bool_]:
+    """True for each token that may not come next (R, V)."""
     words_RW = np.full((len(sequences), num_words(vocab_size)), -1, np.int32)
     for row, sequence in enumerate(sequences):
         if sequence.constraint is not None:
             sequence.constraint.allow(words_RW[row])
+    np.invert(words_RW, out=words_RW)  # of words, 32 tokens at once
     bits_RV = np.unpackbits(words_RW.view(np.uint8), axis=1, count=vocab_size, bitorder="little").view(np.bool_)
     for row, sequence in enumerate(sequences):
         if sequence.is_too_short:
-            bits_RV[row, list(sequence.stop_tokens)] = False
+            bits_RV[row, list(sequence.stop_tokens)] = True
     return bits_RV
 
 
