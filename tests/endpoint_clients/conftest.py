@@ -7,13 +7,15 @@ import json
 import os
 from collections.abc import Generator, Iterator
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 _LIBRARIES = {"test_openai.py": "openai", "test_anthropic.py": "anthropic"}
-"""The distribution that each file tests."""
+"""The distribution that each file tests, whose module has the same name."""
+collect_ignore = [file for file, name in _LIBRARIES.items() if find_spec(name) is None]
 
 
 @pytest.fixture(scope="session")

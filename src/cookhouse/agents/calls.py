@@ -11,9 +11,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from cookhouse.agents.dialect import DIALECTS, MESSAGES, Asked, Dialect, openai_error
 from cookhouse.agents.rollout import Call, Rollout
-from cookhouse.dialects.errors import FieldError, field_of
-from cookhouse.dialects.openai import ChatAnswer, ChatRequest, error_body
+from cookhouse.dialects.anthropic import CountRequest
+from cookhouse.dialects.errors import field_of
+from cookhouse.dialects.openai import ResponsesAnswer
 from cookhouse.errors import InputError
 
 MAX_BODY_BYTES: Final = 32 * 2**20
@@ -31,31 +33,33 @@ class NoRolloutError(InputError):
 def routes(find: FindRollout) -> list[Route]:
     """Routes below the addresses of rollouts."""
     return [
-        Route("/{token}/v1/chat/completions", partial(_chat, find), methods=["POST"]),
+        *(Route(f"/{{token}}/v1/{one.path}", partial(_ask, one, find), methods=["POST"]) for one in DIALECTS),
+        Route("/{token}/v1/messages/count_tokens", partial(_count, find), methods=["POST"]),
         Route("/{token}/v1/models", partial(_models, find), methods=["GET"]),
         Route("/{token}", partial(_greet, find), methods=["GET"]),
         Route("/{rest:path}", _unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
     ]
 
 
-async def _chat(find: FindRollout, request: Request) -> Response:
+async def _ask(dialect: Dialect, find: FindRollout, request: Request) -> Response:
     try:
         rollout = _opened(find, request)
     except InputError as error:
-        return _refusal(error)
+        return _refusal(error, dialect.error_body)
     try:
         body = await _body(request)
-        call = rollout.ask(body, ChatRequest.model_validate_json(body))
+        asked = dialect.read(rollout, body)
+        call = rollout.ask(dialect.path.encode() + body, asked.request)
     except ClientDisconnect:
         return Response(status_code=400)  # which nobody reads
     except (InputError, ValidationError) as error:
         reason = field_of(error) if isinstance(error, ValidationError) else error
         rollout.refuse(str(reason))
-        return _refusal(reason)
-    return await _answered(request, rollout, call)
+        return _refusal(reason, dialect.error_body)
+    return await _answered(dialect, request, rollout, asked, call)
 
 
-async def _answered(request: Request, rollout: Rollout, call: Call) -> Response:
+async def _answered(dialect: Dialect, request: Request, rollout: Rollout, asked: Asked, call: Call) -> Response:
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait((call.answer, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -64,22 +68,45 @@ async def _answered(request: Request, rollout: Rollout, call: Call) -> Response:
             return Response(status_code=400)  # which nobody reads
         partial_output, whole = call.answer.result()
     except InputError as error:
-        return _refusal(error)
+        return _refusal(error, dialect.error_body)
     finally:
         gone.cancel()
         await asyncio.wait((gone,))
-    answer = ChatAnswer(
+    answer = asked.new_answer(
         call.request,
         model=rollout.model_name,
         prompt=call.prompt,
         streams=[rollout.stream(call)],
         texts=rollout.texts,
     )
-    if not call.request.stream:
-        return JSONResponse(answer.whole(whole))
-    events = [*answer.chunks(partial_output), *answer.chunks(whole)]
-    lines = [f"data: {json.dumps(event, ensure_ascii=False)}\n\n" for event in events]
-    return Response("".join([*lines, "data: [DONE]\n\n"]), media_type="text/event-stream")
+    response: Response
+    if call.request.stream:
+        events = [*answer.chunks(partial_output), *answer.chunks(whole)]
+        lines = "".join(_event(dialect, event) for event in events)
+        response = Response(lines + dialect.end, media_type="text/event-stream")
+    else:
+        response = JSONResponse(answer.whole(whole))
+    if isinstance(answer, ResponsesAnswer) and asked.kept_turns is not None:
+        rollout.keep_turns(answer.id, [*asked.kept_turns, answer.message])
+    return response
+
+
+def _event(dialect: Dialect, event: Mapping[str, Any]) -> str:
+    named = f"event: {event['type']}\n" if dialect.are_named else ""
+    return f"{named}data: {json.dumps(event, ensure_ascii=False)}\n\n"
+
+
+async def _count(find: FindRollout, request: Request) -> Response:
+    """The tokens of a prompt, which is no call."""
+    try:
+        rollout = _opened(find, request)
+        content = CountRequest.model_validate_json(await _body(request))
+        return JSONResponse({"input_tokens": rollout.count(content.chat())})
+    except ClientDisconnect:
+        return Response(status_code=400)  # which nobody reads
+    except (InputError, ValidationError) as error:
+        reason = field_of(error) if isinstance(error, ValidationError) else error
+        return _refusal(reason, MESSAGES.error_body)
 
 
 async def _models(find: FindRollout, request: Request) -> Response:
@@ -107,7 +134,9 @@ async def _greet(find: FindRollout, request: Request) -> Response:
 
 
 async def _unknown(request: Request) -> Response:
-    return _refusal(InputError(f"a rollout's address has no {request.method} {request.url.path.rpartition('/v1')[2]}"))
+    before, _, path = request.url.path.rpartition("/v1")
+    advice = "; ANTHROPIC_BASE_URL ends without /v1" if before.endswith("/v1") else ""
+    return _refusal(InputError(f"a rollout's address has no {request.method} {path}{advice}"))
 
 
 def _opened(find: FindRollout, request: Request) -> Rollout:
@@ -136,6 +165,5 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _refusal(error: InputError) -> JSONResponse:
-    field, code = (error.field, error.code) if isinstance(error, FieldError) else (None, None)
-    return JSONResponse(error_body(str(error), 400, field=field, code=code), status_code=400, headers=_NO_RETRY)
+def _refusal(error: InputError, error_body: Callable[[InputError], dict[str, Any]] = openai_error) -> JSONResponse:
+    return JSONResponse(error_body(error), status_code=400, headers=_NO_RETRY)

@@ -9,8 +9,9 @@ call is its place in the rollout.
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tinker import ModelInput
 
@@ -70,6 +71,8 @@ class Rollout:
         self._waiting: deque[Call] = deque()
         self._unanswered: set[Call] = set()
         self._lost: dict[bytes, Call] = {}
+        self._turns: dict[str, Sequence[Mapping[str, Any]]] = {}
+        """Conversations up to an answer that has an id, as `/v1/responses` has them."""
         self._has_call = asyncio.Event()
         self._num_calls = 0
         self._num_tool_calls = 0
@@ -96,6 +99,25 @@ class Rollout:
     def lose(self, call: Call) -> None:
         """Note that whoever waited for an answer has gone: the same body again is the same call."""
         self._lost[call.body] = call
+
+    def kept_turns(self, response_id: str | None) -> Sequence[Mapping[str, Any]]:
+        """The conversation that ends with an answer; none before the first. Raises `FieldError` for an unknown one."""
+        if response_id is None:
+            return ()
+        if response_id not in self._turns:
+            field = "previous_response_id"
+            raise FieldError(
+                field, f"{field}: this rollout has kept no such response", code="previous_response_not_found"
+            )
+        return self._turns[response_id]
+
+    def keep_turns(self, response_id: str, turns: Sequence[Mapping[str, Any]]) -> None:
+        """Kept as long as the rollout: the limits of calls and tokens bound them."""
+        self._turns[response_id] = turns
+
+    def count(self, request: ChatRequest) -> int:
+        """The tokens of a prompt that nobody answers. Raises `InputError` where it cannot be written."""
+        return self.renderer.build_generation_prompt(request.conversation()).length
 
     def _new_call(self, digest: bytes, request: ChatRequest) -> Call:
         self._check_limits()
