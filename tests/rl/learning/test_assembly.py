@@ -145,7 +145,8 @@ def test_merged_and_unmerged_train_the_same(turns: list[Turn], data: st.DataObje
     ]
     assert signals(merged) == signals(apart)
     assert len(signals(merged)) == sum(len(action) for _, action, _ in turns)
-    assert len(merged) == 1 + sum(
+    # Fewer where a turn goes on from one that is not the last.
+    assert len(merged) <= 1 + sum(
         list(after[0][: len(before[0]) + len(before[1])]) != [*before[0], *before[1]]
         for before, after in pairwise(turns)
     )
