@@ -51,7 +51,8 @@ class RolloutPayload:
 @dataclass(frozen=True)
 class RolloutAssembler:
     """The assembler of groups of rollouts: advantages, and what a reference adds to them. A datum has by target, (T,)
-    each, `target_tokens`, the sampler's `logprobs` in nats, `advantages`, and a `mask`, 1 at sampled tokens.
+    each, `target_tokens`, the sampler's `logprobs` in nats, `advantages`, and a `mask`, 1 at sampled tokens that are
+    trained.
     """
 
     settings: AdvantageSettings
