@@ -20,7 +20,7 @@ endif
 # the chat template of Qwen3-VL, a file in it. An extra cannot say so.
 COOKBOOK := $(PIP) pillow && $(PIP) --no-deps tinker-cookbook trl
 
-.PHONY: run demo-real test test-slow test-long test-newest test-client test-sdks test-third-party test-endpoint-clients test-transformers test-triton test-gpu test-harness test-ray chromium check docs wheel gpu-wheels release check-release bench bench-gpu format clean
+.PHONY: run demo-real test test-slow test-long test-newest test-client test-sdks test-third-party test-endpoint-clients test-schemas test-transformers test-triton test-gpu test-harness test-ray chromium check docs wheel gpu-wheels release check-release bench bench-gpu format clean
 
 run: $(VENV)/installed
 	@$(BIN)/cookhouse run supervised $(ARGS)
@@ -76,6 +76,11 @@ test-third-party: $(VENV)/installed-dev
 # call that each has. `make test-endpoint-clients ARGS=--write` writes the table of docs/reference/endpoint-clients.md anew.
 test-endpoint-clients: $(VENV)/installed-dev
 	$(BIN)/python -m scripts.endpoint_clients $(ARGS)
+
+# Every schema of the public JSON Schema Test Suite, which is downloaded once (0.4 MB), answered by the embedded model.
+test-schemas: $(VENV)/installed-dev
+	@mkdir -p build/schemas
+	$(BIN)/cookhouse serve -m cookhouse/tiny --state-dir build/schemas/state -- $(BIN)/python -m scripts.schema_suite $(ARGS)
 
 # Tests under other versions than those of .venv, each of which goes into a folder of its own beside it:
 # `make test-transformers VERSION=5.0`, or the newest there is; and the Triton that torch 2.11 comes with.

@@ -299,6 +299,12 @@ async def test_an_agent_that_hangs_is_ended(renderer: Renderer) -> None:
     [
         {"temperature": 0.3, "top_p": 0.5, "max_tokens": 9999, "presence_penalty": 0},
         {"max_tokens": 4},
+        {
+            "max_tokens": 9999,
+            "frequency_penalty": 0,
+            "logit_bias": {},
+            "extra_body": {"min_p": 0, "repetition_penalty": 1.0},
+        },
     ],
 )
 async def test_fields_of_sampling_are_the_runs(renderer: Renderer, fields: dict[str, Any]) -> None:
@@ -317,6 +323,9 @@ async def test_fields_of_sampling_are_the_runs(renderer: Renderer, fields: dict[
     "fields",
     [
         {"presence_penalty": 1.0},
+        {"frequency_penalty": 0.5},
+        {"extra_body": {"min_p": 0.1}},
+        {"extra_body": {"repetition_penalty": 1.1}},
         {"n": 2},
         {"stop": ["."]},
         {"logit_bias": {"3": 1}},

@@ -62,7 +62,7 @@ def test_every_promise_is_kept(renderer: Renderer) -> None:
 def test_calls_are_read_and_what_is_none_is_told(renderer: Renderer) -> None:
     good, bad = '<tool_call>{"name": "add", "arguments": {}}</tool_call>', "<tool_call>add(2)</tool_call>"
     message, _ = renderer.parse_response(renderer.encoder.encode_with_specials(f"So:\n{good}\n{bad}<|im_end|>"))
-    assert message["content"] == "So:"
+    assert message["content"] == "So:\n\n"
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["add"]
     assert message["unparsed_tool_calls"][0]["text"] == bad
 

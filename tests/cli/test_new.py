@@ -51,9 +51,10 @@ def test_who_lacks_pytest_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pyt
     assert said.index(first) < said.index("python -m pytest")
 
 
-def test_the_one_with_tools_says_how_to_warm_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["tools", "agent"])
+def test_one_with_a_tool_says_how_to_warm_up(tmp_path: Path, kind: str) -> None:
     """Catches commands that do not fit the file, and a run by reward that begins from weights that nobody trained."""
-    said = write(tmp_path, "tools", "shop")
+    said = write(tmp_path, kind, "shop")
     warm_up, run = (line.split() for line in said.splitlines() if "cookhouse run" in line)
     source = (tmp_path / "shop.py").read_text().replace("\\\n", "")
     for words in (warm_up[2:], run[2:]):

@@ -5,11 +5,13 @@ import pytest
 
 from cookhouse.chat import get_renderer
 from cookhouse.dialects.choice import ChatChoice, Said, joined
+from cookhouse.dialects.openai import Completion, CompletionRequest
 from cookhouse.dialects.openai.chat_answer import message_of
 from cookhouse.dialects.texts import TokenTexts
-from cookhouse.engine.contract import SampledSequence
+from cookhouse.engine.contract import SampledSequence, SampleOutput
 from cookhouse.models.tokenizers import get_tokenizer
 
+END_MARK = "<|im_end|>"
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
@@ -73,3 +75,32 @@ def test_a_call_before_a_stop_is_kept(written: str, stop: str, text: str | None,
     assert [call["function"]["name"] for call in message.get("tool_calls", ())] == calls
     assert (message["content"] or "").strip() == (text or "").strip()
     assert choice.finish_reason == ("tool_calls" if calls else "stop")
+
+
+@pytest.mark.parametrize(("is_grammar_end", "num_scored"), [(True, 2), (False, 1)])
+def test_a_special_token_that_ends_a_grammar_is_said_and_scored(is_grammar_end: bool, num_scored: int) -> None:
+    """Would catch an answer that loses its last token, taken for the end mark of a turn; such a mark is not scored."""
+    renderer = get_renderer("qwen3_instruct", get_tokenizer("cookhouse/tiny"))
+    choice = ChatChoice(renderer.stream_response(), [], TokenTexts(renderer.encoder))
+    tokens = np.array(renderer.encoder.encode_with_specials(f"a{END_MARK}"), np.int32)
+    assert tokens.size == 2
+    choice.feed(_ended(tokens, is_grammar_end=is_grammar_end))
+    assert choice.next_tokens() == tokens.tolist()
+    assert len(choice.scored) == num_scored
+
+
+@pytest.mark.parametrize(("is_grammar_end", "text"), [(True, f"a{END_MARK}"), (False, "a")])
+def test_a_completion_keeps_a_special_token_that_ends_its_grammar(is_grammar_end: bool, text: str) -> None:
+    """Would catch a completion that loses its last token, taken for the one that stopped it."""
+    encoder = get_renderer("qwen3_instruct", get_tokenizer("cookhouse/tiny")).encoder
+    tokens = np.array(encoder.encode_with_specials(f"a{END_MARK}"), np.int32)
+    request = CompletionRequest.model_validate({"model": "m", "prompt": "p", "logprobs": 0})
+    completion = Completion(request, model="m", prompts=[[1]], encoder=encoder, texts=TokenTexts(encoder))
+    ended = SampleOutput(request_id="r", sequences=[_ended(tokens, is_grammar_end=is_grammar_end)])
+    (choice,) = completion.whole([ended])["choices"]
+    assert "".join(choice["logprobs"]["tokens"]) == choice["text"] == text
+
+
+def _ended(tokens: np.ndarray, *, is_grammar_end: bool) -> SampledSequence:
+    logprobs = np.zeros(tokens.size, np.float32)
+    return SampledSequence(tokens_T=tokens, logprobs_T=logprobs, is_stopped=True, is_grammar_end=is_grammar_end)

@@ -134,6 +134,51 @@ async def test_calls_of_tools_are_trained_on(tmp_path: Path, tools: Path) -> Non
     assert all(row["tools"] == declaration["tools"] for row in example["calls"]())
 
 
+def buyer(theta: Any, prompt_T: Sequence[int], chance: Any) -> Sequence[int]:
+    """Asks one shop or another, and repeats what it said."""
+    del theta
+    tokenizer = get_tokenizer("cookhouse/tiny")
+    _, is_answered, result = str(tokenizer.decode(prompt_T)).rpartition("<tool_response>\n")
+    shop = ("north", "east")[chance.integers(2)]
+    call = f'<tool_call>\n{{"name": "price", "arguments": {{"shop": "{shop}"}}}}\n</tool_call>'
+    said = result.partition("\n")[0] if is_answered else call
+    answer: list[int] = tokenizer.encode(f"{said}<|im_end|>", add_special_tokens=False)
+    return answer
+
+
+async def test_an_agent(tmp_path: Path) -> None:
+    """Catches calls that the loop does not answer, and turns that are tokenized again."""
+    rows = await run(
+        "rl",
+        tmp_path,
+        answer=buyer,
+        env="agent",
+        agent=f"{EXAMPLES}/own_agent.py:buy",
+        dataset_path=f"{EXAMPLES}/own_agent.py:tasks",
+        renderer_name="qwen3_instruct",
+        max_tokens=60,
+        max_steps=1,
+        batch_size=4,
+        group_size=8,
+    )
+    assert rows[0]["env/all/turns_per_episode"] == 2
+    assert rows[0]["env/all/tool_calls"] == 0.5, "one call in every two turns"
+    assert rows[0]["env/all/tokens_again"] == 0
+    assert 0 < rows[0]["env/all/reward/total"] < 1
+    page = html.unescape((tmp_path / "run" / "rollouts" / "000000.html").read_text())
+    assert '{"name": "price", "arguments": {"shop": "north"}}' in page
+    assert "sold out" in page
+
+
+async def test_calls_of_an_agent_are_trained_on(tmp_path: Path) -> None:
+    """Catches conversations that are no rows, and a tool that is declared otherwise than the agent declares it."""
+    settings = {"dataset_path": f"{EXAMPLES}/own_agent.py:calls", "renderer_name": "qwen3_instruct"}
+    rows = await run("supervised", tmp_path, **settings, batch_size=4, max_steps=1)
+    assert len([row for row in rows if "train/loss" in row]) == 1
+    example = runpy.run_path(f"{EXAMPLES}/own_agent.py")
+    assert all(row["tools"] == [example["PRICE"]] for row in example["calls"]())
+
+
 async def test_a_loss(tmp_path: Path) -> None:
     data = {"dataset_path": conversations(tmp_path), "batch_size": 4, "num_eval": 0, "max_steps": 3}
     rows = await run("supervised", tmp_path, loss_fn=f"{EXAMPLES}/own_loss.py:focal", learning_rate=0.3, **data)

@@ -79,7 +79,7 @@ class AgentEnv:
         assert call is not None
         assert playing is not None
         assert sampled is not None
-        assert [*sampled.tokens] == [*action]
+        assert [*sampled.tokens] == [*action][: len(sampled.tokens)]
         num_again = self._rollout.conversations.num_again
         num_tool_calls = self._rollout.record(call, sampled)
         said = {"answer": self._rollout.answer_text, **_question(call)}

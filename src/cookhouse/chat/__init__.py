@@ -1,5 +1,6 @@
 """Messages and renderers: conversations to tokens, and tokens back to messages."""
 
+from cookhouse.chat.call_places import calls_in_order, is_unparsed
 from cookhouse.chat.comparisons import LABELS, Comparison, ComparisonRenderer, Label, in_other_order
 from cookhouse.chat.encoding import Encoder, Piece, Special, Tokenizer, is_a_name
 from cookhouse.chat.messages import (
@@ -17,11 +18,9 @@ from cookhouse.chat.messages import (
     UnparsedToolCall,
     is_empty,
     parse_messages,
-    shown_text,
     split_thinking,
     text_of,
     thinking_of,
-    turn_text,
     with_tools,
 )
 from cookhouse.chat.reasoning import begins_inside, is_left_open
@@ -33,6 +32,7 @@ from cookhouse.chat.renderer import (
     SupervisedExample,
     Termination,
 )
+from cookhouse.chat.shown_texts import shown_text, turn_text
 from cookhouse.chat.streaming import UNFINISHED, Delta, GrowingText, ResponseStream
 from cookhouse.chat.tool_text import ToolTextRenderer, with_tool_text
 from cookhouse.chat.training_targets import TrainOnWhat, trained_messages
@@ -71,12 +71,14 @@ __all__ = [
     "TrainOnWhat",
     "UnparsedToolCall",
     "begins_inside",
+    "calls_in_order",
     "get_renderer",
     "in_other_order",
     "is_a_name",
     "is_built_in",
     "is_empty",
     "is_left_open",
+    "is_unparsed",
     "parse_messages",
     "register_renderer",
     "shown_text",

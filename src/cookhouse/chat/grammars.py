@@ -183,6 +183,9 @@ def _thinking(renderer: Renderer, prompt: ModelInput) -> str:
     if not _places(whole, _THOUGHT):
         return ""
     opened, rest = _split(whole, _THOUGHT)
+    # What stands behind its last mark is free, too: one token may have that line break and the next.
+    marks = [at for at, atom in enumerate(opened) if isinstance(atom, Special)]
+    opened = opened[: marks[-1] + 1] if marks else opened
     closing, plain = _split(rest, _SAID)[0], _frame_of_text(renderer).before
     closing = closing[: len(closing) - len(plain)]
     place = next((at for at, atom in enumerate(closing) if isinstance(atom, Special)), None)

@@ -46,6 +46,8 @@ class ToolCall(TypedDict):
     type: Literal["function"]
     function: FunctionCall
     id: NotRequired[str]
+    place: NotRequired[int]
+    """Of a call that the model wrote in its text: the letters and the calls before it. Others stand behind the text."""
 
 
 class UnparsedToolCall(TypedDict):
@@ -53,6 +55,8 @@ class UnparsedToolCall(TypedDict):
 
     text: str
     error: str
+    place: NotRequired[int]
+    """As a `ToolCall` has it."""
 
 
 class Message(TypedDict):
@@ -165,28 +169,6 @@ def text_of(message: Message) -> str:
     return "".join(part["text"] for part in content if part["type"] == "text")
 
 
-def shown_text(message: Message) -> str:
-    """As `text_of`, for people to read: `[image]` stands for an image."""
-    content = message["content"]
-    if isinstance(content, str):
-        return content
-    return "".join(
-        part["text"] if part["type"] == "text" else "[image]" for part in content if part["type"] != "thinking"
-    )
-
-
-def turn_text(message: Message) -> str:
-    """As `shown_text`, with the calls of tools below it."""
-    calls = [call["function"] for call in message.get("tool_calls", ())]
-    called = [f"{call['name']}({_arguments_text(call['arguments'])})" for call in calls]
-    unread = [call["text"] for call in message.get("unparsed_tool_calls", ())]
-    return "\n".join(filter(None, [shown_text(message), *called, *unread]))
-
-
-def _arguments_text(arguments: dict[str, Any] | str) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-
-
 def thinking_of(message: Message) -> str:
     """The reasoning parts of a message, joined; empty if there are none."""
     content = message["content"]
@@ -240,8 +222,7 @@ def _parse_message(value: object) -> Message:
     if value.get("tool_calls"):
         message["tool_calls"] = [_parse_tool_call(call) for call in _list(value, "tool_calls")]
     if value.get("unparsed_tool_calls"):
-        calls = _list(value, "unparsed_tool_calls")
-        message["unparsed_tool_calls"] = [{"text": _text(c, "text"), "error": _text(c, "error")} for c in calls]
+        message["unparsed_tool_calls"] = [_parse_unparsed(call) for call in _list(value, "unparsed_tool_calls")]
     if value.get("tools"):
         message["tools"] = [_parse_tool(tool) for tool in _list(value, "tools")]
     if value.get("tool_call_id") is not None:
@@ -347,7 +328,22 @@ def _parse_tool_call(call: object) -> ToolCall:
     parsed: ToolCall = {"type": "function", "function": {"name": _text(function, "name"), "arguments": arguments}}
     if call.get("id") is not None:
         parsed["id"] = _text(call, "id")
+    if call.get("place") is not None:
+        parsed["place"] = _parse_place(call["place"])
     return parsed
+
+
+def _parse_unparsed(call: object) -> UnparsedToolCall:
+    parsed: UnparsedToolCall = {"text": _text(call, "text"), "error": _text(call, "error")}
+    if isinstance(call, Mapping) and call.get("place") is not None:
+        parsed["place"] = _parse_place(call["place"])
+    return parsed
+
+
+def _parse_place(place: object) -> int:
+    if isinstance(place, bool) or not isinstance(place, int) or place < 0:
+        raise InputError(f"the place of a call must be a whole number from 0 on, not {place!r}")
+    return place
 
 
 def _parse_tool(tool: object) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
+from cookhouse.chat.call_places import calls_in_order
 from cookhouse.chat.encoding import Encoder, Piece, Special
 from cookhouse.chat.messages import Message, TextPart, ThinkingPart, ToolCall, UnparsedToolCall, text_of, thinking_of
 
@@ -22,7 +23,7 @@ class ResponseStream:
     After any number of tokens `message` is what the renderer reads of just these, so that a response means the same
     however it arrives. Deltas are never taken back: what an end of the response might still remove (white space, the
     first letters of a stop string, half a character) is held until it is decided. All text deltas together are the
-    text of the final message, and so for thinking and calls.
+    text of the final message, and so for thinking and calls, which have no `place`: they come where they were written.
 
     One exception: where a mark shows only later that what came before was thinking, that has been given as text. It
     does not happen where the stream knows the prompt that the response was sampled from.
@@ -84,16 +85,21 @@ class ResponseStream:
         if said := (thinking if is_thought else self._settle(thinking))[len(self._thinking) :]:
             self._thinking += said
             deltas.append({"type": "thinking", "thinking": said})
-        if said := (text if is_over else self._settle(text))[len(self._text) :]:
-            self._text += said
-            deltas.append({"type": "text", "text": said})
-        deltas += calls[self._num_calls :]
-        self._num_calls = len(calls)
         unparsed = message.get("unparsed_tool_calls", [])
         settled = unparsed if is_over else self._settled(unparsed)
-        deltas += settled[self._num_unparsed :]
-        self._num_unparsed = len(settled)
-        return deltas
+        new = {id(call) for call in (*calls[self._num_calls :], *settled[self._num_unparsed :])}
+        certain = text if is_over else self._settle(text)
+        for letters, call in calls_in_order(message):
+            if id(call) in new:
+                deltas += self._more_text(certain if letters is None else text[:letters])
+                deltas.append(cast("Delta", {key: value for key, value in call.items() if key != "place"}))
+        self._num_calls, self._num_unparsed = len(calls), len(settled)
+        return [*deltas, *self._more_text(certain)]
+
+    def _more_text(self, text: str) -> list[TextPart]:
+        said = text[len(self._text) :]
+        self._text += said
+        return [{"type": "text", "text": said}] if said else []
 
     def _settled(self, unparsed: Sequence[UnparsedToolCall]) -> Sequence[UnparsedToolCall]:
         """Unreadable calls that no later text changes."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cookhouse.chat.call_places import AnyCall, answer, read_in_order
 from cookhouse.chat.encoding import Piece, Special
 from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall, text_of
 from cookhouse.chat.renderer import spell, split_at
@@ -49,13 +50,12 @@ def read_json_call(written: str) -> ToolCall:
 
 def read_tagged_calls(pieces: Sequence[Piece], read: Callable[[str], ToolCall], glue: str) -> Message:
     """The text and calls of a response, each call between tags; `read` makes one of what stands there, or raises
-    `InputError`. `glue` stands between the text and the calls after it.
+    `InputError`. `glue` stands between the text and the calls after it. No white space that a family leaves out around
+    an answer may be in the pieces, as calls in the text are placed by its letters.
     """
-    texts: list[str] = []
-    calls: list[ToolCall] = []
-    unparsed: list[UnparsedToolCall] = []
+    calls: list[AnyCall] = []
     before, rest, is_call = split_at(pieces, CALL)
-    texts.append(spell(before))
+    texts = [spell(before)]
     while is_call:
         inside, rest, is_closed = split_at(rest, END_CALL)
         try:
@@ -63,12 +63,10 @@ def read_tagged_calls(pieces: Sequence[Piece], read: Callable[[str], ToolCall], 
                 raise InputError("the call is not closed by </tool_call>")
             calls.append(read(spell(inside)))
         except InputError as error:
-            unparsed.append({"text": _written(CALL, inside, END_CALL if is_closed else ""), "error": str(error)})
+            calls.append({"text": _written(CALL, inside, END_CALL if is_closed else ""), "error": str(error)})
         before, rest, is_call = split_at(rest, CALL)
         texts.append(spell(before))
-    if len(texts) > 1:  # the newlines between calls are framing
-        texts = [texts[0].removesuffix(glue), *(text for text in map(str.strip, texts[1:]) if text)]
-    return answer("\n".join(text for text in texts if text), calls, unparsed)
+    return read_in_order(texts, calls, glue)
 
 
 def write_unparsed(call: UnparsedToolCall, marks: Collection[Special]) -> list[Piece]:
@@ -122,16 +120,6 @@ def as_call(name: object, arguments: object) -> ToolCall:
     if not isinstance(arguments, dict):
         raise InputError("arguments is not an object")
     return {"type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def answer(content: str, calls: Sequence[ToolCall], unparsed: Sequence[UnparsedToolCall]) -> Message:
-    """An assistant's message, with its calls if there are any."""
-    message: Message = {"role": "assistant", "content": content}
-    if calls:
-        message["tool_calls"] = list(calls)
-    if unparsed:
-        message["unparsed_tool_calls"] = list(unparsed)
-    return message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,20 @@
 
 import re
 from collections.abc import Sequence
+from typing import cast
 
+from cookhouse.chat.call_places import AnyCall, calls_in_order, is_unparsed, write_in_order
 from cookhouse.chat.encoding import Piece, Special
-from cookhouse.chat.messages import Message, Role, split_thinking, text_of, thinking_of, with_thinking
+from cookhouse.chat.messages import (
+    Message,
+    Role,
+    ToolCall,
+    UnparsedToolCall,
+    split_thinking,
+    text_of,
+    thinking_of,
+    with_thinking,
+)
 from cookhouse.chat.renderer import MessageLayout, Renderer, Termination
 from cookhouse.chat.tool_calls import CALL, END_CALL, declare_tools, read_json_call, read_tagged_calls, write_json_call
 from cookhouse.errors import InputError
@@ -79,8 +90,12 @@ def _as_text(message: Message) -> Message:
 
 def _calls_as_text(message: Message) -> Message:
     thinking, text = split_thinking(message)
-    written_calls = [f"{CALL}{write_json_call(call)}{END_CALL}" for call in message.get("tool_calls", ())]
-    written_calls += [call["text"] for call in message.get("unparsed_tool_calls", ())]
-    calls = "\n".join(written_calls)
-    written: Message = {"role": "assistant", "content": f"{text}{_GLUE if text else ''}{calls}"}
+    calls = [(letters, [_call_as_text(call)]) for letters, call in calls_in_order(message)]
+    written: Message = {"role": "assistant", "content": "".join(write_in_order(text, calls, _GLUE))}
     return written if thinking is None else with_thinking(thinking, written)
+
+
+def _call_as_text(call: AnyCall) -> str:
+    if is_unparsed(call):
+        return cast("UnparsedToolCall", call)["text"]
+    return f"{CALL}{write_json_call(cast('ToolCall', call))}{END_CALL}"

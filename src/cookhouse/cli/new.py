@@ -18,6 +18,8 @@ _NEXT = {
     "environment": "cookhouse run rl env={name}.py:build",
     "tools": "cookhouse run rl env={name}.py:build renderer_name=qwen3_instruct load_checkpoint_path=runs/{stem}-calls "
     "max_tokens=40 max_turns=2 batch_size=8 group_size=8 learning_rate=3e-4 max_steps=12",
+    "agent": "cookhouse run rl env=agent agent={name}.py:buy dataset_path={name}.py:tasks renderer_name=qwen3_instruct "
+    "load_checkpoint_path=runs/{stem}-calls max_tokens=40 batch_size=8 group_size=8 learning_rate=3e-4 max_steps=12",
     "recipe": "cookhouse run {name}.py:RECIPE",
     "algorithm": "cookhouse run {name}.py:RECIPE max_steps=20",
     "evaluator": "cookhouse run supervised evaluators={name}.py:build eval_every=20",
@@ -25,6 +27,8 @@ _NEXT = {
 }
 _BEFORE = {
     "tools": "cookhouse run supervised dataset_path={name}.py:calls renderer_name=qwen3_instruct batch_size=2 "
+    "num_epochs=4 log_path=runs/{stem}-calls",
+    "agent": "cookhouse run supervised dataset_path={name}.py:calls renderer_name=qwen3_instruct batch_size=2 "
     "num_epochs=4 log_path=runs/{stem}-calls",
 }
 """What a model needs to have learned first."""
@@ -35,6 +39,7 @@ class Kind(StrEnum):
 
     ENVIRONMENT = "environment"
     TOOLS = "tools"
+    AGENT = "agent"
     RECIPE = "recipe"
     ALGORITHM = "algorithm"
     EVALUATOR = "evaluator"
@@ -45,7 +50,7 @@ def new(
     kind: Annotated[
         Kind,
         typer.Argument(
-            help="environment, tools (an environment with a tool), recipe, algorithm, evaluator or renderer."
+            help="environment, tools (an environment with a tool), agent, recipe, algorithm, evaluator or renderer."
         ),
     ],
     name: Annotated[str, typer.Argument(help="What to call it; NAME.py and test_NAME.py are written.")] = "",

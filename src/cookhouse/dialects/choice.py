@@ -97,8 +97,7 @@ class ChatChoice:
                 if self.num_calls != self.max_calls:
                     said += [*self._flushed(None), self._call(cast("ToolCall", delta))]
             elif "error" in delta:  # a call that nobody can read is what it is: text, where it was written
-                text = cast("UnparsedToolCall", delta)["text"]
-                said += self._text("text", f"\n{text}" if "text" in self._cutters else text)
+                said += self._text("text", cast("UnparsedToolCall", delta)["text"])
             elif delta["type"] == "thinking":
                 said += self._text("thinking", delta["thinking"])
             elif delta["type"] == "text":

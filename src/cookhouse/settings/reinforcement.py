@@ -52,7 +52,7 @@ class UpdateSettings:
     )
     reduction: Literal["none", "mean", "token_mean"] = chz.field(
         default="none",
-        doc="Weight of a token in the loss: none, 1; mean, 1 over the tokens of its sequence; token_mean, 1 over those "
+        doc="Weight of a token in the loss: none, 1; mean, 1 over the tokens of its rollout; token_mean, 1 over those "
         "of the optimizer step.",
     )
 

@@ -201,3 +201,14 @@ async def test_a_sample_without_logprobs_is_refused() -> None:
     broken = group(turn([1], [2, 3], [-1.0]))
     with pytest.raises(InputError, match="2 tokens and 1 logprobs"):
         await RolloutAssembler(AdvantageSettings(), Telemetry())([broken])
+
+
+async def test_a_rollout_that_forks_is_counted_once() -> None:
+    """Catches sequences that are counted as rollouts, of which each would weigh as much as one that is whole."""
+    forked = [turn([1, 2], [3, 4], [-1.0, -2.0]), turn([7, 8], [9], [-1.0])]
+    whole = one_turn(turn([1], [2], [-1.0]), turn([1], [3], [-1.0]), rewards=[1.0, 0.0])
+    batch = await RolloutAssembler(AdvantageSettings(), Telemetry())([group(*forked), whole])
+    assert batch.payload.num_datums_P == [4, 2]
+    assert batch.payload.num_datums_P_G == [[2, 2], [1, 1]]
+    # The baseline is the mean of two rewards, and not of those of four sequences.
+    assert [values(datum, "advantages")[-1] for datum in batch.data_D[:4]] == [0.5, 0.5, -0.5, -0.5]

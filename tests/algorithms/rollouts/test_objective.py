@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tinker
 
+from cookhouse.algorithms.rollouts.assembler import RolloutPayload
 from cookhouse.algorithms.rollouts.objective import policy_metrics, post_step_divergence
 from cookhouse.settings import LossSettings
 from cookhouse.training import FakeService, FakeTrainingClient, Work
@@ -94,3 +95,11 @@ def test_the_loss_is_a_sum_and_a_mean(reduction: Any, denominator: int) -> None:
     assert metrics["optim/policy_loss"] == pytest.approx(-6.0 / denominator)
     assert metrics["train/num_trained_tokens"] == 10
     assert "optim/policy_loss" not in policy_metrics(LossSettings(), [])
+
+
+def test_a_mean_is_over_rollouts() -> None:
+    """Catches a loss that shrinks as a rollout forks."""
+    payload = RolloutPayload(num_datums_P=[2], num_datums_P_G=[[2]])
+    forked = Work(cursor=Cursor(), data_D=[ONE, OTHER], payload=payload)
+    answers = answer(-6.0, [0, -1.0, -2.0], [-2.0, -3.0, -4.0])
+    assert policy_metrics(LossSettings(), [(forked, answers)], reduction="mean")["optim/policy_loss"] == -6.0

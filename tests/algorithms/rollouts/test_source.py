@@ -284,15 +284,27 @@ def test_groups_are_divided_among_pieces(
     assert split_step(update, num_groups) == expected
 
 
-async def test_an_assembler_that_does_not_say_whose_its_datums_are_is_refused(rl_kit: RLKit) -> None:
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (RolloutPayload(num_datums_P=[1]), r"num_datums_P is \[1\] of 4 groups with 16 datums; give how many each has"),
+        (
+            RolloutPayload(num_datums_P=[4] * 4, num_datums_P_G=[[1, 2]] * 4),
+            "give for each group numbers whose sum is its own of num_datums_P",
+        ),
+    ],
+)
+async def test_an_assembler_that_does_not_say_whose_its_datums_are_is_refused(
+    rl_kit: RLKit, payload: RolloutPayload, reason: str
+) -> None:
     """Catches a RuntimeError about a generator, or datums that are left out without a word."""
     usual = RolloutAssembler(AdvantageSettings(), rl_kit.telemetry)
 
     async def assemble(groups: Sequence[TrajectoryGroup]) -> Assembled[RolloutPayload]:
-        return replace(await usual(groups), payload=RolloutPayload(num_datums_P=[1]))
+        return replace(await usual(groups), payload=payload)
 
     loop = await rl_kit.loop(FakeService(answer=guess), assemble=assemble)
-    with pytest.raises(InputError, match=r"num_datums_P is \[1\] of 4 groups with 16 datums; give how many each has"):
+    with pytest.raises(InputError, match=reason):
         await loop.run()
 
 

@@ -249,7 +249,7 @@ def test_a_broken_call_is_kept_with_the_reason_and_written_again(tiny: Any, writ
     message, termination = renderer.parse_response(tokens)
     [unparsed] = message["unparsed_tool_calls"]
     assert termination == Termination.STOP_SEQUENCE
-    assert message["content"] == "Sure."
+    assert (message["content"], unparsed["place"]) == ("Sure.\n", 6)
     assert reason in unparsed["error"]
     assert unparsed["text"] == written
     example, _ = renderer.build_supervised_example([message], ALL)
@@ -262,8 +262,8 @@ def test_good_calls_and_text_around_a_broken_one_survive(tiny: Any) -> None:
     message, _ = renderer.parse_response(
         renderer.encoder.encode_with_specials(f"Two:\n{good}\n<tool_call>{{</tool_call>\n{good}\nDone.<|im_end|>")
     )
-    assert message["content"] == "Two:\nDone."
-    assert message["tool_calls"] == [call("f", x=[1, None])] * 2
+    assert message["content"] == "Two:\n\n\n\nDone."
+    assert message["tool_calls"] == [{**call("f", x=[1, None]), "place": place} for place in (5, 9)]
     assert [unparsed["text"] for unparsed in message["unparsed_tool_calls"]] == ["<tool_call>{</tool_call>"]
 
 

@@ -1,16 +1,18 @@
 """Message environments as token environments."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
+import tinker
 from tests.chat.forms import every_tokenizer
 from tests.rl.scripted import OneEnvBuilder
 
 from cookhouse.chat import Message, Renderer, get_renderer, text_of
 from cookhouse.errors import InputError
-from cookhouse.rl import EnvFromMessageEnv, MessageStepResult, do_group_rollout
+from cookhouse.rl import EnvFromMessageEnv, MessageStepResult, StopCondition, TokensWithLogprobs, do_group_rollout
 from cookhouse.rl.learning.assembly import assemble_trajectory
 from cookhouse.rl.sampling.fake import FakeSampler
 
@@ -85,6 +87,31 @@ async def test_the_tokens_that_were_sampled_stay(renderer: Renderer) -> None:
     assert decoded == renderer.encoder.decode(renderer.build_generation_prompt(echo.messages[:5]).to_ints())
     assert trajectory.transitions[2].observation != renderer.build_generation_prompt(echo.messages[:5])
     assert echo.is_closed
+
+
+class GrammarSampler(FakeSampler):
+    """Each answer ends without a stop token, as a grammar ends it, and of its first token probability was taken."""
+
+    async def sample(
+        self, prompt: tinker.ModelInput, stop: StopCondition, *, num_samples: int, max_tokens: int | None, seed: int
+    ) -> Sequence[TokensWithLogprobs]:
+        drawn = await super().sample(prompt, stop, num_samples=num_samples, max_tokens=max_tokens, seed=seed)
+        return [replace(one, is_masked=[True] + [False] * (len(one.tokens) - 1), is_grammar_end=True) for one in drawn]
+
+
+async def test_an_answer_that_a_grammar_ended_is_whole_and_its_end_is_not_trained(renderer: Renderer) -> None:
+    """Catches such an answer taken for one that was cut, and a trained end mark that nobody sampled."""
+    echo = Echo()
+    hello, (end, *_) = split_up(renderer, "Hello")[:-1], cast("list[int]", renderer.get_stop_sequences())
+    sampler = GrammarSampler(lambda _prompt, _rng: hello)
+    builder = OneEnvBuilder(EnvFromMessageEnv(echo, renderer))
+    [trajectory] = (await do_group_rollout(builder, sampler, seed=0)).trajectories_G
+    assert [text_of(message) for message in echo.heard] == ["Hello"] * 3
+    assert [turn.action.tokens for turn in trajectory.transitions] == [hello] * 3
+    [datum] = assemble_trajectory(trajectory, [1.0] * 3)
+    targets, mask = (datum.loss_fn_inputs[name].tolist() for name in ("target_tokens", "mask"))
+    assert sum(mask) == 3 * (len(hello) - 1)
+    assert not any(trained for token, trained in zip(targets, mask, strict=True) if token == end)
 
 
 async def test_a_history_that_the_environment_rewrites_is_rendered_as_it_says(renderer: Renderer) -> None:

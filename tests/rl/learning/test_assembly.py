@@ -145,7 +145,8 @@ def test_merged_and_unmerged_train_the_same(turns: list[Turn], data: st.DataObje
     ]
     assert signals(merged) == signals(apart)
     assert len(signals(merged)) == sum(len(action) for _, action, _ in turns)
-    assert len(merged) == 1 + sum(
+    # Fewer where a turn goes on from one that is not the last.
+    assert len(merged) <= 1 + sum(
         list(after[0][: len(before[0]) + len(before[1])]) != [*before[0], *before[1]]
         for before, after in pairwise(turns)
     )
@@ -161,6 +162,65 @@ def test_what_was_not_sampled_counts_for_nothing(turns: list[Turn]) -> None:
         assert not inputs["advantages"][is_observed].any()
         assert (inputs["advantages"][~is_observed] == 1.5).all()
         assert datum.model_input.to_ints()[1:] == inputs["target_tokens"][:-1].tolist()
+
+
+def masked_turn(
+    observation: Sequence[int], action: Sequence[int], logprobs: Sequence[float], is_masked: Sequence[bool]
+) -> Transition:
+    """A turn of which a grammar took probability away."""
+    return Transition(
+        observation=tinker.ModelInput.from_ints(list(observation)),
+        action=TokensWithLogprobs(
+            tokens=action, maybe_logprobs=logprobs, is_masked=is_masked, is_grammar_end=is_masked[-1]
+        ),
+        reward=0.0,
+        episode_done=False,
+    )
+
+
+def test_tokens_that_a_grammar_had_a_hand_in_are_not_trained() -> None:
+    """Catches a step of which probability was taken away that is trained, the end mark of a turn that a grammar ended,
+    which nobody sampled, and tokens between them that are trained no more.
+    """
+    end = 9
+    trajectory = Trajectory(
+        transitions=[
+            masked_turn([1, 2], [3, 4, 5], [-0.5, -0.25, -0.125], [True, False, True]),
+            masked_turn([1, 2, 3, 4, 5, end, 6], [7, 8], [-1.0, -2.0], [False, False]),
+        ],
+        final_observation=tinker.ModelInput.empty(),
+    )
+    data_D = assemble_trajectory(trajectory, [2.0, 3.0])
+    [datum] = map(fields, data_D)
+    assert datum == {
+        "tokens": [1, 2, 3, 4, 5, end, 6, 7],
+        "target_tokens": [2, 3, 4, 5, end, 6, 7, 8],
+        "logprobs": [0, 0, -0.25, 0, 0, 0, -1, -2],
+        "advantages": [0, 0, 2, 0, 0, 0, 3, 3],
+        "mask": [0, 0, 1, 0, 0, 0, 1, 1],
+    }
+    group = TrajectoryGroup(
+        trajectories_G=[trajectory], group_rewards_G=[0.0], group_metrics_G=[{}], tags=[], version=0
+    )
+    assert trained_advantages([group], data_D) == [[[[0.0, 2.0, 0.0], [3.0, 3.0]]]]
+    (weighed,) = map(fields, sampled_datums(trajectory))
+    assert weighed["weights"] == datum["mask"]
+
+
+def test_of_what_a_grammar_wrote_alone_there_is_no_datum() -> None:
+    """Catches a datum without a token to train, of whose tokens no mean can be had, and turns behind it that take the
+    advantages of others.
+    """
+    trajectory = Trajectory(
+        transitions=[masked_turn([1], [2, 3], [-1.0, -1.0], [True, True]), masked_turn([5], [6], [-2.0], [False])],
+        final_observation=tinker.ModelInput.empty(),
+    )
+    data_D = assemble_trajectory(trajectory, [2.0, 3.0])
+    assert [fields(datum)["tokens"] for datum in data_D] == [[5]]
+    group = TrajectoryGroup(
+        trajectories_G=[trajectory], group_rewards_G=[0.0], group_metrics_G=[{}], tags=[], version=0
+    )
+    assert trained_advantages([group], data_D) == [[[[0.0, 0.0], [3.0]]]]
 
 
 def test_the_mask_is_not_sent() -> None:
@@ -180,6 +240,11 @@ def test_what_cannot_be_trained_is_refused() -> None:
         assemble_trajectory(trajectory_of([whole]), [1.0, 1.0])
     with pytest.raises(InputError, match="2 tokens and 1 logprobs"):
         assemble_trajectory(trajectory_of([([1], [2, 3], [-1.0])]), [1.0])
+    halved = Trajectory(
+        transitions=[masked_turn([1], [2, 3], [-1.0, -1.0], [False])], final_observation=tinker.ModelInput.empty()
+    )
+    with pytest.raises(InputError, match="2 tokens and 1 marks of what a grammar did"):
+        assemble_trajectory(halved, [1.0])
     without = Transition(
         observation=tinker.ModelInput.from_ints([1]),
         action=TokensWithLogprobs(tokens=[2], maybe_logprobs=None),

@@ -41,3 +41,13 @@ def test_denominators_by_hand() -> None:
     expected = [pytest.approx([0, 4 / 6, 4 / 6, 1 / 6]), pytest.approx([-1 / 6])]
     assert advantages(reduced(BATCH, "token_mean", update)) == expected
     assert reduced([], "token_mean", []) == []
+
+
+def test_a_rollout_weighs_the_same_however_often_it_forks() -> None:
+    """Catches a mean over sequences, by which a rollout of two counts twice."""
+    forked = [datum_of([1, 1, 1], [-1] * 3, [6] * 3), datum_of([0, 1], [0, -1], [0, 6])]
+    whole = datum_of([1, 1, 1, 1], [-1] * 4, [6] * 4)
+    data = [*forked, whole]
+    found = advantages(reduced(data, "mean", data, [2, 1]))
+    assert found == [[1.5] * 3, [0, 1.5], [1.5] * 4]
+    assert sum(map(sum, found[:2])) == sum(found[2]) == 6

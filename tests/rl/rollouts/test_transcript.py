@@ -53,7 +53,13 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
         transitions.append(
             Transition(
                 observation=observation,
-                action=TokensWithLogprobs(tokens=action, maybe_logprobs=logprobs, is_truncated=draw(st.booleans())),
+                action=TokensWithLogprobs(
+                    tokens=action,
+                    maybe_logprobs=logprobs,
+                    is_truncated=draw(st.booleans()),
+                    is_masked=draw(st.none() | st.lists(st.booleans(), min_size=len(action), max_size=len(action))),
+                    is_grammar_end=draw(st.booleans()),
+                ),
                 reward=draw(floats),
                 episode_done=draw(st.booleans()),
                 entries=draw(entries),

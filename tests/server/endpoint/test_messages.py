@@ -77,6 +77,24 @@ def test_thinking_text_and_calls_are_blocks(scripted: Scripted, renderer: Render
     assert '"name": "add"' in prompt
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_text_and_calls_are_blocks_in_the_order_in_which_they_were_written(
+    scripted: Scripted, renderer: Renderer, is_streamed: bool
+) -> None:
+    """Would catch text between calls that is stripped or joined, and a call that cannot be read moved to the end."""
+    call, broken = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', "<tool_call>\n{\n</tool_call>"
+    given: Any = {"model": MODEL, "max_tokens": 2000, "messages": ASKED, "tools": [TOOL]}
+    tokens = renderer.encoder.encode_with_specials(f"{broken}\nI  add.\n{call}\nAnd\n again. {call} {broken}<|im_end|>")
+    with scripted(tokens) as (asked, _), _of(asked) as client:
+        if is_streamed:
+            with client.messages.stream(**given) as stream:
+                answer: Any = stream.get_final_message()
+        else:
+            answer = client.messages.create(**given)
+    shown = [one.strip() if isinstance(one, str) else one for one in _shown(answer.content)]
+    assert shown == [f"{broken}\nI  add.", {"a": 1}, "And\n again.", {"a": 1}, broken]
+
+
 def test_what_was_answered_is_sent_back_with_results(scripted: Scripted, renderer: Renderer) -> None:
     """Would catch the client's own blocks that no longer make up a conversation, and results out of order."""
     with scripted(renderer.build_response([*ASKED, ANSWER])) as (asked, engine), _of(asked) as client:

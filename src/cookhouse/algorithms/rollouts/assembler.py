@@ -1,6 +1,6 @@
 """Groups of rollouts to the datums that train on them: advantages, assembly, and what a reference adds to them."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -14,7 +14,7 @@ from cookhouse.rl import (
     ADVANTAGES,
     GroupAdvantages,
     TrajectoryGroup,
-    assemble_group,
+    assemble_trajectory,
     kl_penalty,
     remove_constant_reward_groups,
     trained_advantages,
@@ -40,6 +40,8 @@ class RolloutPayload:
 
     num_datums_P: Sequence[int]
     """Of each group that it was made of, in whose order the datums are."""
+    num_datums_P_G: Sequence[Sequence[int]] = ()
+    """Of each rollout of these groups that is trained on; empty: one each."""
     advantages_P: Sequence[GroupAdvantages | None] = ()
     """Of each of these groups, as the datums have them; None for one that was left out. Empty: there are none."""
     groups_P: Sequence[FinishedGroup] = ()
@@ -49,7 +51,8 @@ class RolloutPayload:
 @dataclass(frozen=True)
 class RolloutAssembler:
     """The assembler of groups of rollouts: advantages, and what a reference adds to them. A datum has by target, (T,)
-    each, `target_tokens`, the sampler's `logprobs` in nats, `advantages`, and a `mask`, 1 at sampled tokens.
+    each, `target_tokens`, the sampler's `logprobs` in nats, `advantages`, and a `mask`, 1 at sampled tokens that are
+    trained.
     """
 
     settings: AdvantageSettings
@@ -85,11 +88,12 @@ class RolloutAssembler:
             advantages_P = [advantages_of(group, settings) for group in rewarded]
         with self.telemetry.span(self.span):
             made = [
-                (datum, group)
+                (group, assemble_trajectory(trajectory, advantages_T))
                 for group, advantages_G in zip(kept, advantages_P, strict=True)
-                for datum in assemble_group(group, advantages_G, is_masked=masked)
+                for trajectory, advantages_T in zip(group.trajectories_G, advantages_G, strict=True)
+                if not masked(trajectory)
             ]
-            data_D = [datum for datum, _ in made]
+            data_D = [datum for _, data in made for datum in data]
             metrics: dict[str, float] = {}
             if self.reference is not None:
                 logprobs_D_T = await target_logprobs(self.reference, data_D)
@@ -101,17 +105,20 @@ class RolloutAssembler:
                     is_centered=settings.advantage_normalization == "none",
                 )
             if self.adjust is not None:
-                adjusted_D, found = await self.adjust(data_D, [group for _, group in made])
+                adjusted_D, found = await self.adjust(data_D, [group for group, data in made for _ in data])
                 data_D, metrics = list(adjusted_D), {**metrics, **found}
             if settings.advantage_normalization == "batch":
                 data_D = normalize_advantages(data_D)
             if self.observation_logprobs is not None:
                 data_D = _fill(data_D, await target_logprobs(self.observation_logprobs, data_D))
         by_group = dict(zip(map(id, kept), trained_advantages(kept, data_D, is_masked=masked), strict=True))
-        counts = Counter(id(group) for _, group in made)
+        sizes: defaultdict[int, list[int]] = defaultdict(list)
+        for group, data in made:
+            sizes[id(group)].append(len(data))
         payload = RolloutPayload(
             advantages_P=[by_group.get(id(group)) for group in groups_P],
-            num_datums_P=[counts[id(group)] for group in groups_P],
+            num_datums_P=[sum(sizes[id(group)]) for group in groups_P],
+            num_datums_P_G=[sizes[id(group)] for group in groups_P],
         )
         return Assembled(data_D=data_D, payload=payload, metrics=metrics)
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import tinker
 from numpy.typing import NDArray
 
+from cookhouse.algorithms.rollouts.assembler import RolloutPayload
 from cookhouse.losses.policy_losses import CLIP_HIGH, CLIP_LOW, POLICY_LOSSES
 from cookhouse.rl import clip_metrics, kl_metrics, sampling_metrics
 from cookhouse.rl.learning.batch import Reduction
@@ -97,7 +99,13 @@ def _total_weight(parts: Answered[Any], reduction: Reduction) -> float:
         [int((datum.loss_fn_inputs["mask"].to_numpy() > 0).sum()) for datum in work.data_D] for work, _ in parts
     ]
     if reduction == "mean":
-        return float(sum(count > 0 for counts in tokens_D for count in counts))
+        sizes = [_sizes(work, len(counts)) for (work, _), counts in zip(parts, tokens_D, strict=True)]
+        rollouts = [
+            sum(islice(left, size))
+            for of_work, left in zip(sizes, map(iter, tokens_D), strict=True)
+            for size in of_work
+        ]
+        return float(sum(count > 0 for count in rollouts))
     if reduction == "none":
         return float(sum(map(sum, tokens_D)))
     # The pieces of an optimizer step count 1 together.
@@ -107,6 +115,12 @@ def _total_weight(parts: Answered[Any], reduction: Reduction) -> float:
         if work.closes_update:
             updates.append(0)
     return float(sum(count > 0 for count in updates))
+
+
+def _sizes(work: Work[Any], num_datums: int) -> list[int]:
+    """Datums of each rollout of a piece of work."""
+    sizes_P = work.payload.num_datums_P_G if isinstance(work.payload, RolloutPayload) else ()
+    return list(chain.from_iterable(sizes_P)) or [1] * num_datums
 
 
 def post_step_divergence(client: TrainingClient, works: Sequence[Work[Any]]) -> Awaitable[Mapping[str, float]]:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 
 import tinker
 
@@ -54,6 +54,8 @@ class _Made:
 
     group: FinishedGroup
     data_D: Sequence[tinker.Datum] = ()
+    num_datums_G: Sequence[int] = ()
+    """Of each rollout."""
 
 
 def _data(made: Sequence[_Made]) -> list[tinker.Datum]:
@@ -148,12 +150,15 @@ class RolloutSource:
                 sampled = sorted([*(each.group for each in made), *replaced], key=lambda each: each.id)
                 self.pool.close_step(cursor.step, sampled)
                 metrics |= {**self.measure(cursor.step, sampled), keys.ROLLOUT_WAIT_SECONDS: self._waited_seconds}
+            update_D = _data(made[_update_of(pieces, index)])
+            sizes_P = [each.num_datums_G for each in piece]
             work = Work(
                 cursor=cursor,
-                data_D=reduced(_data(piece), self.settings.reduction, _data(made[_update_of(pieces, index)])),
+                data_D=reduced(_data(piece), self.settings.reduction, update_D, list(chain.from_iterable(sizes_P))),
                 payload=RolloutPayload(
                     advantages_P=[each.group.advantages for each in piece],
                     num_datums_P=[len(each.data_D) for each in piece],
+                    num_datums_P_G=sizes_P,
                     groups_P=[each.group for each in piece],
                 ),
                 closes_update=ends_update,
@@ -198,14 +203,21 @@ class RolloutSource:
                 f"num_datums_P is {list(payload.num_datums_P)} of {len(whole)} groups with {len(batch.data_D)} datums; "
                 "give how many each has"
             )
-        shares = zip(payload.advantages_P or [None] * len(whole), payload.num_datums_P, strict=True)
+        sizes_P = payload.num_datums_P_G or [[1] * count for count in payload.num_datums_P]
+        if [*map(sum, sizes_P)] != [*payload.num_datums_P]:
+            raise InputError(
+                f"num_datums_P_G is {sizes_P}; give for each group numbers whose sum is its own of num_datums_P, "
+                f"which is {list(payload.num_datums_P)}"
+            )
+        shares = zip(payload.advantages_P or [None] * len(whole), sizes_P, strict=True)
         made = []
         for finished in groups:
             if finished.group is None:
                 made.append(_Made(group=finished))
                 continue
-            advantages, num_datums = next(shares)
-            made.append(_Made(group=replace(finished, advantages=advantages), data_D=list(islice(data, num_datums))))
+            advantages, sizes_G = next(shares)
+            own_D = list(islice(data, sum(sizes_G)))
+            made.append(_Made(group=replace(finished, advantages=advantages), data_D=own_D, num_datums_G=[*sizes_G]))
         return made, batch.metrics
 
     def _after(self, cursor: Cursor) -> Cursor:

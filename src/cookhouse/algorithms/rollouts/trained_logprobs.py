@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import tinker
 from numpy.typing import NDArray
 
 from cookhouse.algorithms.base.json_lines import shortened
@@ -28,16 +27,14 @@ def trained_logprobs(
         if not payload.groups_P:  # of a source that writes no rollout log
             continue
         chosen: list[tuple[GroupId, TrajectoryGroup]] = []
-        data_D: list[tinker.Datum] = []
         logprobs_D: list[NDArray[Any]] = []
         for finished, count in zip(payload.groups_P, payload.num_datums_P, strict=True):
             own = list(islice(answered, count))
             if finished.group is None or finished.advantages is None or finished.id in found:
                 continue
             chosen.append((finished.id, finished.group))
-            data_D += [datum for datum, _ in own]
             logprobs_D += [fields["logprobs"].to_numpy() for _, fields in own]
-        by_group = by_turn([group for _, group in chosen], data_D, _shortened(logprobs_D), is_masked=is_masked)
+        by_group = by_turn([group for _, group in chosen], _shortened(logprobs_D), is_masked=is_masked)
         found |= {group_id: turns for (group_id, _), turns in zip(chosen, by_group, strict=True)}
     return found
 

@@ -29,11 +29,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cookhouse.chat.call_places import answer
 from cookhouse.chat.dates import CURRENT_DATE
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
 from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall, split_thinking, text_of, with_thinking
 from cookhouse.chat.renderer import MessageLayout, Renderer, Termination, is_mark, spell, split_at
-from cookhouse.chat.tool_calls import answer, read_call, write_arguments
+from cookhouse.chat.tool_calls import read_call, write_arguments
 from cookhouse.chat.typescript import write_namespace
 from cookhouse.errors import InputError, UnknownNameError
 

@@ -14,12 +14,13 @@ Deliberate differences from the family's chat template (otherwise equal to it, t
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from tinker.types import ImageChunk
 
+from cookhouse.chat.call_places import AnyCall, calls_in_order, has_places, is_unparsed, write_in_order
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
-from cookhouse.chat.messages import Message, ToolCall, split_thinking, text_of, with_thinking
+from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall, split_thinking, text_of, with_thinking
 from cookhouse.chat.renderer import (
     MessageLayout,
     Renderer,
@@ -95,24 +96,26 @@ class Qwen3InstructRenderer(Renderer):
     def split(self, message: Message) -> tuple[str | None, str]:
         """Reasoning, None if nothing is said of any, and text, as this family's template takes them apart."""
         thinking, text = split_thinking(message)
-        if isinstance(message["content"], str) and thinking is not None:
+        if isinstance(message["content"], str) and thinking is not None and not has_places(message):
             text = text.lstrip("\n")
         return None if thinking is None else thinking.strip("\n"), text
 
-    def write_calls(self, message: Message, text: str) -> list[Piece]:
-        calls: list[list[Piece]] = [[CALL, self.write_call(call), END_CALL] for call in message.get("tool_calls", ())]
-        calls += [write_unparsed(call, (CALL, END_CALL)) for call in message.get("unparsed_tool_calls", ())]
-        pieces: list[Piece] = []
-        for index, call in enumerate(calls):
-            pieces += ["\n" if index else self.before_calls if text else "", *call]
-        return pieces
+    def write_text_and_calls(self, message: Message, text: str) -> list[Piece]:
+        """Pieces of which the first is text."""
+        calls = [(letters, self._write_tagged(call)) for letters, call in calls_in_order(message)]
+        return write_in_order(text, calls, self.before_calls)
 
     def read_text_and_calls(self, pieces: Sequence[Piece]) -> Message:
         return read_tagged_calls(pieces, self.read_call, self.before_calls)
 
+    def _write_tagged(self, call: AnyCall) -> list[Piece]:
+        if is_unparsed(call):
+            return write_unparsed(cast("UnparsedToolCall", call), (CALL, END_CALL))
+        return [CALL, self.write_call(cast("ToolCall", call)), END_CALL]
+
     def _layout_assistant(self, messages: Sequence[Message], index: int, header: list[Piece]) -> MessageLayout:
         text = self.split(messages[index])[1]
-        return MessageLayout(header=header, output=[text, *self.write_calls(messages[index], text), _END])
+        return MessageLayout(header=header, output=[*self.write_text_and_calls(messages[index], text), _END])
 
     def _layout_one(self, messages: Sequence[Message], index: int) -> MessageLayout:
         message = messages[index]
@@ -168,10 +171,10 @@ class Qwen3Renderer(Qwen3InstructRenderer):
     def read_response(self, pieces: Sequence[Piece]) -> tuple[Message, Termination]:
         body, termination = split_at_end(pieces, [_END], _END_OF_TEXT)
         thinking, rest, is_closed = split_thinking_block(body, _THINK, _END_THINK)
-        message = self.read_text_and_calls(rest)
-        if thinking is not None:
-            message["content"] = text_of(message).lstrip("\n")
-            message = with_thinking(thinking.strip("\n"), message)
+        if thinking is None:
+            message = self.read_text_and_calls(rest)
+        else:
+            message = with_thinking(thinking.strip("\n"), self.read_text_and_calls(_without_newlines(rest)))
         return message, termination if is_closed else Termination.MALFORMED
 
     def read_opening(self, prompt: Sequence[Piece]) -> Sequence[Piece]:
@@ -180,12 +183,12 @@ class Qwen3Renderer(Qwen3InstructRenderer):
     def _layout_assistant(self, messages: Sequence[Message], index: int, header: list[Piece]) -> MessageLayout:
         message = messages[index]
         thinking, text = self.split(message)
-        calls = self.write_calls(message, text)
+        said = self.write_text_and_calls(message, text)
         if not self.has_think_block(messages, index, thinking):
-            return MessageLayout(header=header, output=[text, *calls, _END])
+            return MessageLayout(header=header, output=[*said, _END])
         opening: list[Piece] = [_THINK, "\n"]
         closing: list[Piece] = [f"{thinking or ''}\n", _END_THINK, "\n\n"]
-        rest: list[Piece] = [text.lstrip("\n"), *calls, _END]
+        rest: list[Piece] = [*_without_newlines(said), _END]
         if self.empty_block_in_prompt and not thinking:
             return MessageLayout(header=[*header, *opening, *closing], output=rest)
         if self.block_opens_in_prompt:
@@ -216,3 +219,10 @@ class Qwen3DisableThinkingRenderer(Qwen3Renderer):
 
     def check_trained(self, message: Message) -> None:
         Qwen3InstructRenderer.check_trained(self, message)
+
+
+def _without_newlines(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces without the newlines that they begin with."""
+    if not pieces or isinstance(pieces[0], Special):
+        return list(pieces)
+    return [pieces[0].lstrip("\n"), *pieces[1:]]

@@ -18,10 +18,11 @@ arguments are not written, so that one is read as what is written alike: `5` and
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from tinker.types import ImageChunk
 
+from cookhouse.chat.call_places import has_places
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
 from cookhouse.chat.families.qwen3 import Qwen3InstructRenderer
 from cookhouse.chat.families.qwen3_vl import Qwen3VLRenderer
@@ -73,7 +74,11 @@ class Qwen35Renderer(Qwen3VLRenderer):
     def read_response(self, pieces: Sequence[Piece]) -> tuple[Message, Termination]:
         message, termination = super().read_response(pieces)
         thinking = thinking_of(message).strip()
-        return with_thinking(thinking, {**message, "content": text_of(message).strip()}), termination
+        return with_thinking(thinking, {**message, "content": text_of(message)}), termination
+
+    def read_text_and_calls(self, pieces: Sequence[Piece]) -> Message:
+        message = super().read_text_and_calls(cast("list[Piece]", _trimmed(pieces)))
+        return message if has_places(message) else {**message, "content": text_of(message).strip()}
 
     def write_content(self, message: Message) -> Sequence[Piece | ImageChunk]:
         return _trimmed(super().write_content(message))
@@ -85,7 +90,7 @@ class Qwen35Renderer(Qwen3VLRenderer):
 
     def split(self, message: Message) -> tuple[str | None, str]:
         thinking, text = super().split(message)
-        return None if thinking is None else thinking.strip(), text.strip()
+        return None if thinking is None else thinking.strip(), text if has_places(message) else text.strip()
 
     def has_think_block(self, messages: Sequence[Message], index: int, thinking: str | None) -> bool:  # noqa: ARG002
         return self.keeps_thinking or all(message["role"] != "user" for message in messages[index:])

@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cookhouse.chat.messages import Message, ToolCall, UnparsedToolCall
+from cookhouse.chat.call_places import AnyCall, answer, read_in_order
+from cookhouse.chat.messages import Message, ToolCall
 from cookhouse.chat.template.chat_template import ChatTemplate, common_prefix, unguarded
 from cookhouse.chat.template.endings import Ending
 from cookhouse.chat.template.frames import AnswerStart
@@ -18,8 +19,8 @@ from cookhouse.errors import InputError
 class Calls(Protocol):
     """Reads calls out of a text."""
 
-    def read(self, text: str) -> tuple[str, list[ToolCall], list[UnparsedToolCall]]:
-        """The text around the calls, the calls, and what of them cannot be read."""
+    def read(self, text: str) -> Message:
+        """The message of a guarded text."""
         ...
 
 
@@ -42,25 +43,26 @@ class CallFrame:
     marks: tuple[str, ...]
     """The mark at which calls begin."""
 
-    def read(self, text: str) -> tuple[str, list[ToolCall], list[UnparsedToolCall]]:
+    def read(self, text: str) -> Message:
         starts = [at for mark in self.marks if (at := text.find(mark)) >= 0]
         if not starts:
-            return text, [], []
-        texts = [text[: min(starts)].removesuffix(self.glue)]
-        calls: list[ToolCall] = []
-        unparsed: list[UnparsedToolCall] = []
+            return answer(unguarded(text), (), ())
+        texts = [text[: min(starts)]]
+        calls: list[AnyCall] = []
         junk, *written = text[min(starts) :].removeprefix(self.opening).split(self.before)
         if junk:
-            unparsed.append({"text": unguarded(junk), "error": "it does not begin as calls do"})
+            calls.append({"text": unguarded(junk), "error": "it does not begin as calls do"})
+            texts.append("")
         for each in written:
             inside, is_closed, rest = each.partition(self.after) if self.after else (each, "closed", "")
             try:
                 calls.append(self._read_one(inside, is_closed=bool(is_closed)))
             except InputError as error:
                 framed = f"{self.before}{inside}{is_closed if self.after else ''}"
-                unparsed.append({"text": unguarded(framed), "error": str(error)})
-            texts.append(rest.strip().removeprefix(self.closing).strip())
-        return "\n".join(said for said in texts if said), calls, unparsed
+                calls.append({"text": unguarded(framed), "error": str(error)})
+            is_framing = self.closing and rest.lstrip().startswith(self.closing)
+            texts.append(rest.lstrip().removeprefix(self.closing) if is_framing else rest)
+        return read_in_order([unguarded(said) for said in texts], calls, self.glue)
 
     def _read_one(self, written: str, *, is_closed: bool) -> ToolCall:
         if not is_closed:
@@ -82,15 +84,17 @@ class CallList:
     """Before the array; it holds a mark."""
     mark: str
 
-    def read(self, text: str) -> tuple[str, list[ToolCall], list[UnparsedToolCall]]:
+    def read(self, text: str) -> Message:
         said, is_called, written = text.partition(self.mark)
         if not is_called:
-            return text, [], []
-        said = said.removesuffix(self.glue)
+            return answer(unguarded(text), (), ())
         try:
-            return said, [_read_object(each) for each in _array(unguarded(written))], []
+            calls: list[AnyCall] = [_read_object(each) for each in _array(unguarded(written))]
         except InputError as error:
-            return said, [], [{"text": unguarded(self.mark + written), "error": str(error)}]
+            calls = [{"text": unguarded(self.mark + written), "error": str(error)}]
+        if not calls:
+            return answer(unguarded(said).removesuffix(self.glue), (), ())
+        return read_in_order([unguarded(said), *[""] * len(calls)], calls, self.glue)
 
 
 def learn_calls(template: ChatTemplate, ending: Ending, start: AnswerStart) -> tuple[bool, Calls | None, str | None]:
@@ -134,8 +138,9 @@ def _learn(template: ChatTemplate, start: AnswerStart, ends: Collection[str], fo
     calls = _call_frame(template, one, two, said, ends, form) or _call_list(template, one, said)
     if calls is None:
         return None
-    _, read, unread = calls.read(_without_end(two, ends))
-    return calls if [call["function"]["name"] for call in read] == list(NAMES) and not unread else None
+    read = calls.read(_without_end(two, ends))
+    names = [call["function"]["name"] for call in read.get("tool_calls", ())]
+    return calls if names == list(NAMES) and "unparsed_tool_calls" not in read else None
 
 
 def _call_frame(

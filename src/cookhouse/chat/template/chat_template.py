@@ -204,7 +204,7 @@ class ChatTemplate:
         if message.get("tool_calls"):
             given["tool_calls"] = [
                 self._guarded_in({**call, "function": {**call["function"], "arguments": self._arguments(call)}})
-                for call in message["tool_calls"]
+                for call in map(_without_place, message["tool_calls"])
             ]
         given |= {key: self._guarded_in(message[key]) for key in ("tool_call_id", "name") if key in message}
         return given
@@ -253,6 +253,11 @@ def common_prefix(first: str, second: str) -> str:
         (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(min(first, second, key=len))
     )
     return first[:length]
+
+
+def _without_place(call: ToolCall) -> dict[str, Any]:
+    """A call as templates know it."""
+    return {key: value for key, value in call.items() if key != "place"}
 
 
 def unguarded(text: str) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cookhouse.chat.call_places import answer
 from cookhouse.chat.encoding import Piece, Special, Tokenizer
-from cookhouse.chat.messages import Message, Part, Role, split_thinking, text_of, thinking_of
+from cookhouse.chat.messages import Message, Role, split_thinking, text_of, thinking_of, with_thinking
 from cookhouse.chat.renderer import MessageLayout, Renderer, Termination
 from cookhouse.chat.template.calls import Calls, learn_calls, writes_tools
 from cookhouse.chat.template.chat_template import ChatTemplate, Place, common_prefix, unguarded
@@ -158,16 +159,8 @@ class TemplateRenderer(Renderer):
         if not thinking:
             text = text.removeprefix(self._empty)
         text, termination = self._split_at_end(text)
-        said, calls, unparsed = (text, None, None) if self._calls is None else self._calls.read(text)
-        parts: list[Part] = [
-            {"type": "thinking", "thinking": unguarded(thinking)},
-            {"type": "text", "text": unguarded(said)},
-        ]
-        message: Message = {"role": "assistant", "content": parts if thinking else unguarded(said)}
-        if calls:
-            message["tool_calls"] = calls
-        if unparsed:
-            message["unparsed_tool_calls"] = unparsed
+        message = answer(unguarded(text), (), ()) if self._calls is None else self._calls.read(text)
+        message = with_thinking(unguarded(thinking), message)
         return message, Termination.MALFORMED if is_open else termination
 
     # ------------------------------------------------------------------ how

@@ -44,7 +44,7 @@ class Env(Protocol):
         """The first prompt, and where an action ends."""
 
     async def step(self, action: Sequence[int]) -> StepResult:
-        """Answer the sampled tokens, the stop token included."""
+        """Answer the sampled tokens, the stop token included, also where a grammar ended them without one."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
@@ -16,7 +16,7 @@ from pydantic_core import ArgsKwargs
 from cookhouse.callables.blocking import watched, watched_either
 from cookhouse.callables.copies import own_copy
 from cookhouse.callables.returned import refused, returned_metrics, returned_reward
-from cookhouse.chat import Message, ToolCall, UnparsedToolCall, with_tools
+from cookhouse.chat import Message, ToolCall, UnparsedToolCall, calls_in_order, is_unparsed, with_tools
 from cookhouse.errors import InputError
 from cookhouse.rl.env.env import Metrics
 from cookhouse.rl.env.message_env import MessageStepResult
@@ -148,14 +148,19 @@ class ToolEnv:
 
     async def step(self, message: Message) -> MessageStepResult:
         self._messages.append(message)
-        calls = message.get("tool_calls", [])
-        unparsed = message.get("unparsed_tool_calls", [])
-        if not calls and not unparsed:
+        calls = calls_in_order(message)
+        if not calls:
             reward, metrics = self._rewarded(await watched(self._reward, own_copy(self._messages)))
             counts = {"tool_calls": 0.0, "tool_errors": 0.0}
             return MessageStepResult(reward=reward, episode_done=True, metrics=beside_own(metrics, counts))
-        results = [await self._answer(index, call) for index, call in enumerate(calls)]
-        results += [_unreadable(call) for call in unparsed]
+        results = []
+        num_run = 0
+        for _, call in calls:
+            if is_unparsed(call):
+                results.append(_unreadable(cast("UnparsedToolCall", call)))
+            else:
+                results.append(await self._answer(num_run, cast("ToolCall", call)))
+                num_run += 1
         self._messages += results
         num_errors = sum(str(result["content"]).startswith("error:") for result in results)
         return MessageStepResult(

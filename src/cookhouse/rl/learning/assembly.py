@@ -4,7 +4,6 @@ Legend: G members of a group, T positions of a datum (or turns of a trajectory),
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,10 +44,12 @@ def assemble_trajectory(
     extends whole, whatever was asked in between; any other starts a new one, in which what was sampled before is
     context. So each action is trained once, with the turn that sampled it. Shifted like all datums: inputs drop the
     last token, `target_tokens` (int64) the first, and with them `logprobs`, `advantages` and `mask` (float32), which
-    are 0 where the target was not sampled.
+    are 0 where the target was not sampled, and where a grammar took probability away. A sequence with nothing else has
+    no datum.
 
     Raises:
-        InputError: an observation is empty or holds an image, or there is not one advantage per turn.
+        InputError: an observation is empty or holds an image, there is not one advantage per turn, or an action has not
+            one logprob, and one `is_masked` if any, for each token.
         ValueError: an action came without logprobs.
     """
     if len(advantages_T) != len(trajectory.transitions):
@@ -64,7 +65,7 @@ def assemble_trajectory(
 
 
 def _turns_of_sequences(trajectory: Trajectory, observations_T: Sequence[list[int]]) -> list[list[int]]:
-    """The turns of each sequence of a trajectory, in the order of its datums."""
+    """The turns of each sequence of a trajectory that has something to train, in the order of its datums."""
     sequences: list[tuple[list[int], list[int]]] = []  # tokens so far, and turns
     for turn, (transition, observation) in enumerate(zip(trajectory.transitions, observations_T, strict=True)):
         if not observation:
@@ -75,7 +76,10 @@ def _turns_of_sequences(trajectory: Trajectory, observations_T: Sequence[list[in
             sequences.append((tokens, turns))
         tokens[:] = [*observation, *transition.action.tokens]
         turns.append(turn)
-    return sorted((turns for _, turns in sequences), key=lambda turns: turns[-1])
+    trained = [
+        turns for _, turns in sequences if any(any(trajectory.transitions[turn].action.trained) for turn in turns)
+    ]
+    return sorted(trained, key=lambda turns: turns[-1])
 
 
 def trained_advantages(
@@ -84,11 +88,11 @@ def trained_advantages(
     *,
     is_masked: Callable[[Trajectory], bool] = lambda _: False,
 ) -> list[GroupAdvantages]:
-    """The advantages that the datums of all groups have, in the order of the groups; 0 in trajectories that are masked,
-    of which there is no datum.
+    """The advantages that the datums of all groups have, in the order of the groups; 0 at tokens that are not trained,
+    as all are in trajectories that are masked.
     """
     advantages_D = [datum.loss_fn_inputs["advantages"].to_numpy() for datum in data_D]
-    by_group = by_turn(groups_P, data_D, advantages_D, is_masked=is_masked)
+    by_group = by_turn(groups_P, advantages_D, is_masked=is_masked)
     return [
         [
             [
@@ -103,34 +107,32 @@ def trained_advantages(
 
 def by_turn(
     groups_P: Sequence[TrajectoryGroup],
-    data_D: Sequence[tinker.Datum],
     values_D: Sequence[NDArray[Any]],
     *,
     is_masked: Callable[[Trajectory], bool] = lambda _: False,
 ) -> list[list[list[list[float] | None]]]:
     """Values of the targets of all groups' datums, at sampled tokens: of each group, of each trajectory, of each
-    turn; None in trajectories that are masked, of which there is no datum.
+    turn; None in a turn of which there is no datum.
     """
-    parts = [
-        values[datum.loss_fn_inputs["mask"].to_numpy() > 0] for datum, values in zip(data_D, values_D, strict=True)
-    ]
-    sampled = iter(np.concatenate(parts or [np.zeros(0)]).tolist())
+    values = iter(values_D)
     return [
         [
-            [None] * len(trajectory.transitions) if is_masked(trajectory) else _taken(sampled, trajectory)
+            [None] * len(trajectory.transitions) if is_masked(trajectory) else _taken(values, trajectory)
             for trajectory in group.trajectories_G
         ]
         for group in groups_P
     ]
 
 
-def _taken(sampled: Iterator[float], trajectory: Trajectory) -> list[list[float] | None]:
-    """The next values, which are in the order of the trajectory's datums, by turn."""
+def _taken(values: Iterator[NDArray[Any]], trajectory: Trajectory) -> list[list[float] | None]:
+    """The next values, which are those of the trajectory's datums, by turn."""
     observations = [observed_tokens(transition.observation) for transition in trajectory.transitions]
     by_turn: list[list[float] | None] = [None] * len(observations)
     for turns in _turns_of_sequences(trajectory, observations):
+        values_T = next(values)
         for turn in turns:
-            by_turn[turn] = list(islice(sampled, len(trajectory.transitions[turn].action.tokens)))
+            start = len(observations[turn]) - 1  # of its first token as a target
+            by_turn[turn] = values_T[start : start + len(trajectory.transitions[turn].action.tokens)].tolist()
     return by_turn
 
 
@@ -147,8 +149,8 @@ _OURS = frozenset({"mask", "teacher_logprobs"})
 
 
 def sampled_datums(trajectory: Trajectory) -> list[tinker.Datum]:
-    """Datums for cross-entropy on what was sampled: `target_tokens` (int64, T) and `weights` (float32, T), 1 at sampled
-    tokens and 0 elsewhere. Sequences and errors are those of `assemble_trajectory`.
+    """Datums for cross-entropy on what was sampled: `target_tokens` (int64, T) and `weights` (float32, T), which are
+    its mask. Sequences and errors are those of `assemble_trajectory`.
     """
     return [
         tinker.Datum(
@@ -185,17 +187,20 @@ class _Sequence:
         self._mask: list[float] = []
 
     def add(self, observation: list[int], transition: Transition, advantage: float) -> None:
-        action = transition.action
-        self._extend(observation[len(self.tokens) :], None, 0.0)
-        self._extend(action.tokens, action.logprobs, advantage)
+        action, seen = transition.action, observation[len(self.tokens) :]
+        for name, values in (("logprobs", action.logprobs), ("marks of what a grammar did", action.trained)):
+            if len(values) != len(action.tokens):
+                raise InputError(f"an action has {len(action.tokens)} tokens and {len(values)} {name}; they must match")
+        self._extend(seen, [0.0] * len(seen), 0.0, [False] * len(seen))
+        self._extend(action.tokens, action.logprobs, advantage, action.trained)
 
-    def _extend(self, tokens: Sequence[int], logprobs: Sequence[float] | None, advantage: float) -> None:
-        if logprobs is not None and len(logprobs) != len(tokens):
-            raise InputError(f"an action has {len(tokens)} tokens and {len(logprobs)} logprobs; they must match")
+    def _extend(
+        self, tokens: Sequence[int], logprobs: Sequence[float], advantage: float, trained: Sequence[bool]
+    ) -> None:
         self.tokens += tokens
-        self._logprobs += [0.0] * len(tokens) if logprobs is None else logprobs
-        self._advantages += [advantage] * len(tokens)
-        self._mask += [float(logprobs is not None)] * len(tokens)
+        self._logprobs += [value if one else 0.0 for value, one in zip(logprobs, trained, strict=True)]
+        self._advantages += [advantage if one else 0.0 for one in trained]
+        self._mask += map(float, trained)
 
     def to_datum(self) -> tinker.Datum:
         def targets(values: list[float]) -> tinker.TensorData:

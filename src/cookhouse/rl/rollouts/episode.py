@@ -90,11 +90,14 @@ async def play(
     observation: tinker.ModelInput,
     first_action: TokensWithLogprobs,
     *,
+    stop: StopCondition,
     limits: RolloutLimits,
     seed_of_turn: Callable[[int], int],
     recording: Recording,
 ) -> Trajectory:
-    """The episode that follows the first action; each turn has what was noted by then. Raises `AttemptFailedError`."""
+    """The episode that follows the first action, sampled up to `stop`; each turn has what was noted by then. Raises
+    `AttemptFailedError`.
+    """
     transitions: list[Transition] = []
     action = first_action
     num_tool_calls = 0
@@ -103,7 +106,7 @@ async def play(
             with recording.active():
                 if isinstance(env, SelfLimited):
                     env.sampled(action)
-                result = await watched(env.step, list(action.tokens))
+                result = await watched(env.step, _closed(action, stop))
             step = returned_step(env.step, result, StepResult)
             transitions.append(_transition(observation, action, step, recording.drain()))
             observation = kept_observation(env.step, result.next_observation)
@@ -113,15 +116,24 @@ async def play(
         stop_reason = _stop_reason(step, left, kept, num_turns=turn, num_tool_calls=num_tool_calls)
         if stop_reason is not None:
             return Trajectory(transitions=transitions, final_observation=observation, stop_reason=stop_reason)
+        stop = result.next_stop_condition
         [action] = await sample_actions(
             sampler,
             observation,
-            result.next_stop_condition,
+            stop,
             num_samples=1,
             max_tokens=left,
             seed=seed_of_turn(turn),
         )
     raise AssertionError("an endless count ended")
+
+
+def _closed(action: TokensWithLogprobs, stop: StopCondition) -> list[int]:
+    """The action as the environment reads it: one that a grammar ended has the stop token that was not sampled. The
+    record of the action does not, so that a next observation that goes on from it has the token as context.
+    """
+    closing = [one for one in stop[:1] if isinstance(one, int)] if action.is_grammar_end else []
+    return [*action.tokens, *closing]
 
 
 def kept_observation(function: Callable[..., Any], observation: object) -> tinker.ModelInput:

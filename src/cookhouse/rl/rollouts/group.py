@@ -222,6 +222,7 @@ class _GroupRollout:
                 self._sampler,
                 start.observation,
                 action,
+                stop=start.stop,
                 limits=self._limits,
                 seed_of_turn=seed_of_turn,
                 recording=start.recording,

@@ -76,6 +76,7 @@ def _trajectory_to_json(trajectory: Trajectory) -> dict[str, Any]:
                 "tokens": action,
                 "logprobs": None if logprobs is None else [float(logprob) for logprob in logprobs],
                 **({"is_truncated": True} if transition.action.is_truncated else {}),
+                **_grammar_to_json(transition.action),
                 "reward": float(transition.reward),
                 "done": bool(transition.episode_done),
                 "metrics": _floats_of(transition.metrics),
@@ -100,7 +101,11 @@ def _trajectory_from_json(value: Mapping[str, Any]) -> Trajectory:
             Transition(
                 observation=observation,
                 action=TokensWithLogprobs(
-                    tokens=turn["tokens"], maybe_logprobs=turn["logprobs"], is_truncated=turn.get("is_truncated", False)
+                    tokens=turn["tokens"],
+                    maybe_logprobs=turn["logprobs"],
+                    is_truncated=turn.get("is_truncated", False),
+                    is_masked=turn.get("is_masked"),
+                    is_grammar_end=turn.get("is_grammar_end", False),
                 ),
                 reward=turn["reward"],
                 episode_done=turn["done"],
@@ -115,6 +120,12 @@ def _trajectory_from_json(value: Mapping[str, Any]) -> Trajectory:
         final_observation=_input_from_json(value["final_observation"], previous),
         stop_reason=value["stop_reason"],
     )
+
+
+def _grammar_to_json(action: TokensWithLogprobs) -> dict[str, Any]:
+    """Nothing where no grammar was at work."""
+    masked = {} if action.is_masked is None else {"is_masked": [bool(one) for one in action.is_masked]}
+    return {**masked, **({"is_grammar_end": True} if action.is_grammar_end else {})}
 
 
 def _input_to_json(observation: tinker.ModelInput, previous: Sequence[int]) -> dict[str, Any]:

@@ -12,12 +12,19 @@ StopCondition: TypeAlias = list[str] | list[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensWithLogprobs:
-    """Sampled tokens, the stop token included, and the logprob of each under the distribution sampled from."""
+    """Sampled tokens, the stop token included, and the logprob of each under the distribution sampled from.
+
+    Where a grammar was at work, the logprobs are the model's own, as if it had taken nothing away.
+    """
 
     tokens: Sequence[int]
     maybe_logprobs: Sequence[float] | None
     is_truncated: bool = False
     """Whether the limit of tokens ended it, and not a stop condition."""
+    is_masked: Sequence[bool] | None = None
+    """Of each token: a grammar took probability away before it was drawn, so that it is not trained. None: of none."""
+    is_grammar_end: bool = False
+    """Whether a grammar ended it, without a stop token."""
 
     @property
     def logprobs(self) -> Sequence[float]:
@@ -29,6 +36,11 @@ class TokensWithLogprobs:
         if self.maybe_logprobs is None:
             raise ValueError("these tokens came without logprobs; training needs a sampler that gives them")
         return self.maybe_logprobs
+
+    @property
+    def trained(self) -> Sequence[bool]:
+        """Of each token: it is trained."""
+        return [True] * len(self.tokens) if self.is_masked is None else [not one for one in self.is_masked]
 
 
 class GroupSampler(Protocol):
