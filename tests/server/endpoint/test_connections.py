@@ -1,7 +1,9 @@
 """How answers come: with an id, and with signs of life as long as nothing else is to be said."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import threading
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,23 @@ HEADERS = {"x-api-key": KEY}
 
 
 class LateEngine(ScriptedEngine):
-    """Says nothing for some steps."""
+    """Says nothing until it may speak."""
 
-    def __init__(self, answers: Sequence[Sequence[int]], num_steps: int) -> None:
+    def __init__(self, answers: Sequence[Sequence[int]]) -> None:
         super().__init__(answers)
-        self._left = num_steps
+        self.may_speak = threading.Event()
 
     def step_samples(self) -> Sequence[SampleOutput]:
-        if self._left:
-            self._left -= 1
-            return []
-        return super().step_samples()
+        return super().step_samples() if self.may_speak.wait(0.001) else []
+
+    @contextmanager
+    def late(self) -> Iterator[None]:
+        """Say nothing at first, while somebody waits who does not see the pings."""
+        self.may_speak.clear()
+        timer = threading.Timer(0.05, self.may_speak.set)
+        timer.start()
+        yield
+        timer.join()
 
 
 @pytest.mark.parametrize(("path", "header"), [("messages", "request-id"), ("chat/completions", "x-request-id")])
@@ -54,35 +62,48 @@ def test_the_base_address_answers(host: Host, path: str) -> None:
     assert httpx.get(host.url + path).json()["name"] == "cookhouse"
 
 
-@pytest.mark.parametrize("is_late", [True, False])
-def test_a_stream_says_that_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool) -> None:
+def test_a_stream_says_that_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a proxy that cuts a request whose prompt takes minutes, and pings that a client cannot read."""
-    monkeypatch.setattr(exchange, "PING_SECONDS", 0.001 if is_late else 60.0)
-    engine = LateEngine([[10, 11]], 300 if is_late else 0)
+    monkeypatch.setattr(exchange, "PING_SECONDS", 0.001)
+    engine = LateEngine([[10, 11]])
     asked: Any = {"model": MODEL, "max_tokens": 3, "messages": MESSAGES}
     with hosted(tmp_path, lambda: engine) as host:
-        raw = httpx.post(f"{host.url}/v1/messages", json=asked | {"stream": True}, headers=HEADERS, timeout=60).text
-        engine._left = 300 if is_late else 0
+        body = asked | {"stream": True}
+        with httpx.stream("POST", f"{host.url}/v1/messages", json=body, headers=HEADERS, timeout=60) as raw:
+            lines = raw.iter_lines()
+            assert next(lines) == "event: ping"
+            engine.may_speak.set()
+            assert "event: message_stop" in list(lines)
         with (
+            engine.late(),
             anthropic.Anthropic(base_url=host.url, api_key=KEY, max_retries=0) as client,
             client.messages.stream(**asked) as stream,
         ):
             message = stream.get_final_message()
-        engine._left = 300 if is_late else 0
         with new_client(host) as other:
-            chunks = list(other.chat.completions.create(**asked, stream=True))
-            response = other.responses.create(model=MODEL, input="Hello.", max_output_tokens=3, stream=True)
-            events = [event.type for event in response]
-    assert ("event: ping" in raw) is is_late
+            with engine.late():
+                chunks = list(other.chat.completions.create(**asked, stream=True))
+            with engine.late():
+                response = other.responses.create(model=MODEL, input="Hello.", max_output_tokens=3, stream=True)
+                events = [event.type for event in response]
     assert message.usage.output_tokens == 2
     assert chunks[-1].choices[0].finish_reason == "stop"
     assert (events[0], events[-1]) == ("response.created", "response.completed")
 
 
+def test_a_stream_without_a_pause_has_no_ping(tmp_path: Path) -> None:
+    """Would catch pings among tokens that come one after another."""
+    asked: Any = {"model": MODEL, "max_tokens": 3, "messages": MESSAGES, "stream": True}
+    with hosted(tmp_path, lambda: ScriptedEngine([[10, 11]])) as host:
+        raw = httpx.post(f"{host.url}/v1/messages", json=asked, headers=HEADERS, timeout=60).text
+    assert "event: message_stop" in raw
+    assert "event: ping" not in raw
+
+
 def test_what_fails_late_is_the_streams_last_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Would catch a stream that only ends, which agents take for a broken connection, and ask again."""
     monkeypatch.setattr(exchange, "PING_SECONDS", 0.001)
-    engine = LateEngine([[10]], 10**9)
+    engine = LateEngine([[10]])
     with hosted(tmp_path, lambda: engine) as host, new_client(host) as client:
         stream = client.chat.completions.create(model=MODEL, messages=MESSAGES, stream=True)
         host.on_loop(host.service.requests.answers.dismiss)
