@@ -23,15 +23,18 @@ _HEAD = "| client | call | result |\n|---|---|---|\n"
 ENVIRONMENTS = {
     "openai-2": [
         "openai==2.54.0",
+        "instructor==1.17.0",
+        "langchain-openai==1.7.4",
         "litellm==1.110.2",
     ],
     "openai-3": [
         "openai==3.54.0",
         "anthropic==2.14.0",
+        "openai-agents==0.24.0",
     ],
 }
 """What is installed in each."""
-_ALONE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+_ALONE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 """What keeps clients from asking other servers than ours."""
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 MODEL = "cookhouse/tiny"
 ASKED: Any = [{"role": "user", "content": "Tell me."}]
@@ -17,6 +17,8 @@ SCHEMA: Any = {
 
 class Paint(BaseModel):
     """Paint a wall."""
+
+    model_config = ConfigDict(extra="forbid")  # strict tools need it
 
     color: Literal["red", "blue"]
     days: Literal[1, 2]

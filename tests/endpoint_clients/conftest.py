@@ -15,8 +15,11 @@ import pytest
 
 _LIBRARIES = {
     "test_anthropic.py": ("anthropic", "anthropic"),
+    "test_instructor.py": ("instructor", "instructor"),
+    "test_langchain.py": ("langchain-openai", "langchain_openai"),
     "test_litellm.py": ("litellm", "litellm"),
     "test_openai.py": ("openai", "openai"),
+    "test_openai_agents.py": ("openai-agents", "agents"),
 }
 """The distribution that each file tests, and its module."""
 collect_ignore = [file for file, (_, module) in _LIBRARIES.items() if find_spec(module) is None]
