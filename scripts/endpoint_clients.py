@@ -33,9 +33,9 @@ ENVIRONMENTS = {
         "openai-agents==0.24.0",
     ],
 }
-"""What is installed in each."""
+"""The packages of each environment."""
 _ALONE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
-"""What keeps clients from asking other servers than ours."""
+"""Settings that keep clients from calling any other server."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

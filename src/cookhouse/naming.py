@@ -78,14 +78,15 @@ class OpenSet(Generic[T]):
         name = self.other_spelling(name)
         if name in self.builtin:
             return self._checked(name, load(self.builtin[name]))
-        installed = self._installed()
-        if name in installed:
-            with _import_errors(name):
-                return self._checked(name, installed[name].load())
+        # Before the installed ones: listing those reads the metadata of every package, some milliseconds each time.
         if (make := self.of_files.get(Path(name).suffix.lower())) is not None:
             return self._checked(name, load(make)(name))
         if ":" in name or name.endswith(".py"):
             return self._checked(name, load(name))
+        installed = self._installed()
+        if name in installed:
+            with _import_errors(name):
+                return self._checked(name, installed[name].load())
         files = [f"file{suffix}" for suffix in self.of_files]
         allowed = [*self.names(), "module:NAME", "file.py:NAME", *files]
         raise UnknownNameError(self.kind, name, allowed, likely=self.likely, way_out=self.way_out)

@@ -11,43 +11,19 @@ import numpy as np
 import openai
 import pytest
 from tests.agents.test_env import Group, letters, shop, shopper
+from tests.recorded_requests import AGENTS, chat_messages, read_request
 
 from cookhouse.chat import Renderer, parse_messages, text_of
-from cookhouse.dialects.anthropic.blocks import chat_messages as of_blocks
 from cookhouse.dialects.openai.chat import given_message
-from cookhouse.dialects.openai.items import chat_messages as of_items
 from cookhouse.rl import GroupFailedError, assemble_trajectory, do_group_rollout
 from cookhouse.rl.sampling.fake import FakeSampler
 
 pytestmark = pytest.mark.anyio
 
-AGENTS = [
-    "claude-code-2.1.197",
-    "codex-0.171.0",
-    "langgraph-1.2.24",
-    "mini-swe-agent-2.4.6",
-    "openai-agents-0.24.0_chat",
-    "openai-agents-0.24.0_responses",
-    "opencode-1.18.33",
-    "pi-0.73.1",
-]
-"""Those that send back what they were answered, in whatever spelling."""
-
-
-def recorded(shared: Path, name: str) -> tuple[str, dict[str, Any]]:
-    """The route and the body, without the tools that the record has cut."""
-    request = json.loads((shared / "cases" / "requests" / f"{name}.json").read_text())
-    body = request["body"]
-    body["tools"] = [tool for tool in body["tools"] if "name" in tool or "function" in tool]
-    return request["path"].removeprefix("/v1"), body
-
 
 def answered(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What the model said in the first turn, as the second has it."""
-    given = of_items(body["input"]) if "input" in body else body["messages"]
-    if "system" in body:
-        given = of_blocks(given)
-    [message] = [one for one in given if one["role"] == "assistant"]
+    """The answer to the first turn, from the body of the second."""
+    [message] = [one for one in chat_messages(body) if one["role"] == "assistant"]
     return given_message(message)
 
 
@@ -74,17 +50,18 @@ async def test_the_second_turn_of_a_program_goes_on_from_the_first(
     shared: Path, renderer: Renderer, agent: str
 ) -> None:
     """Catches a spelling, a block or an item that makes a turn a branch, and a tool that is refused."""
-    turns = [recorded(shared, f"{agent}_{turn}") for turn in ("turn1", "turn2")]
+    turns = [read_request(shared, f"{agent}_{turn}") for turn in ("turn1", "turn2")]
 
     async def play(task: dict[str, Any], client: Any) -> float:
         del task
         async with httpx.AsyncClient(trust_env=False, headers={"x-api-key": client.api_key}) as http:
-            for path, body in turns:
-                answer = await http.post(f"{str(client.base_url).rstrip('/')}{path}", json=body, timeout=60)
+            for turn in turns:
+                path = turn["path"].removeprefix("/v1")
+                answer = await http.post(f"{str(client.base_url).rstrip('/')}{path}", json=turn["body"], timeout=60)
                 assert answer.status_code == 200, answer.text
         return 1.0
 
-    sampler = saying(renderer, answered(turns[1][1]))
+    sampler = saying(renderer, answered(turns[1]["body"]))
     [trajectory] = (await do_group_rollout(Group(play, renderer), sampler, seed=3)).trajectories_G
     assert [turn.metrics["tokens_again"] for turn in trajectory.transitions] == [0.0, 0.0]
     [datum] = assemble_trajectory(trajectory, [1.0] * 2)

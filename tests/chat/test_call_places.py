@@ -30,7 +30,7 @@ RENDERERS = {
     "qwen3_5_preserve_thinking": THOUGHT,
     "tool text": "",
 }
-"""Those that write calls between tags, each with the reasoning that its answers begin with."""
+"""Renderers that write calls between tags, each with the reasoning that its answers begin with."""
 WRITTEN = {
     "unreadable first": "{bad}\n{good}\nThen {good}",
     "unreadable in the middle": "So:\n{good}\n{bad}\n\n{good}",

@@ -15,9 +15,9 @@ from cookhouse.errors import InputError
 ASKED: Any = [{"role": "user", "content": "Rain?"}]
 ARGUMENTS = '{"city": "Oslo"}'
 WITHOUT_GRAMMAR = "human_ai", "role_colon", "qwen3_5", "qwen3_5_disable_thinking", "qwen3_5_preserve_thinking"
-"""Those that have no calls, or whose arguments are no JSON."""
+"""Renderers that have no calls, or whose arguments are no JSON."""
 ONE_CALL = "kimi_k2", "kimi_k2_instruct"
-"""Those that number their calls: a grammar, which does not count, allows one."""
+"""Renderers that number their calls: a grammar, which does not count, allows one."""
 
 
 @pytest.fixture(scope="module")

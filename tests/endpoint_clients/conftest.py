@@ -44,7 +44,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report: Any = yield
     path, (library, _) = os.environ.get("COOKHOUSE_CALLS"), _LIBRARIES.get(item.path.name, ("", ""))
     if path and library and report.when == "call":
-        text = (getattr(item, "function").__doc__ or item.name).split("\n")[0].rstrip(".")  # noqa: B009
+        assert isinstance(item, pytest.Function)
+        text = (item.function.__doc__ or item.name).split("\n")[0].rstrip(".")
         if callspec := getattr(item, "callspec", None):
             text += f": {callspec.id}"
         # An expected failure is one of the tiny model: its reason stands in the table.

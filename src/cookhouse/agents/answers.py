@@ -36,7 +36,7 @@ class Output:
 
 
 def outputs_of(action: TokensWithLogprobs) -> tuple[Output, Output]:
-    """What was sampled as a stream has it, and as a whole."""
+    """The outputs of an answer: the one before its end, as a stream has it, and the whole."""
     sample = Sample(
         np.array(action.tokens, dtype=np.int32),
         np.array(action.logprobs, dtype=np.float32),

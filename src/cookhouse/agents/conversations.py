@@ -1,4 +1,4 @@
-"""What a model was asked and said in one rollout, and prompts that go on from it token for token."""
+"""The recorded conversations of one rollout, and prompts that continue them token for token."""
 
 import hashlib
 import json

@@ -15,7 +15,7 @@ from cookhouse.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a body asks for."""
+    """A request as read from its body."""
 
     request: ChatRequest
     new_answer: Callable[..., ChatAnswer | MessagesAnswer | ResponsesAnswer]
@@ -31,7 +31,7 @@ class Dialect:
     """Raises `InputError` and `pydantic.ValidationError`."""
     error_body: Callable[[InputError], dict[str, Any]]
     are_named: bool
-    """Whether the type of an event stands before its data, too."""
+    """True if events have an `event:` line before their data."""
     end: str = ""
     """Of a stream."""
 

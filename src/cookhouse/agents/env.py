@@ -10,17 +10,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
 import tinker
 
-from cookhouse.agents.client import open_client
 from cookhouse.agents.endpoint import Address, Endpoint, running_endpoint
 from cookhouse.agents.rollout import AgentError, Call, Rollout
 from cookhouse.callables.blocking import watched
 from cookhouse.callables.copies import own_copy
 from cookhouse.callables.returned import returned_reward
 from cookhouse.chat import Renderer, text_of
+from cookhouse.errors import InputError
+from cookhouse.extras import install_command
 from cookhouse.rl import RolloutLimits, StepResult, StopCondition, TokensWithLogprobs
 
 logger = logging.getLogger(__name__)
@@ -117,7 +119,7 @@ class AgentEnv:
         return self._rollout.renderer.get_stop_sequences()
 
     async def _play(self, address: Address) -> float:
-        async with open_client(address) as client:
+        async with _open_client(address) as client:
             try:
                 reward: object = await watched(self._agent, own_copy(dict(self._task)), client)
             except SystemExit as error:  # which would end the run
@@ -148,6 +150,17 @@ class AgentEnv:
         if self._rollout.refusal is not None:
             raise AgentError(f"the last call of the agent was refused: {self._rollout.refusal}")
         return reward
+
+
+def _open_client(address: Address) -> AbstractAsyncContextManager[Any]:
+    """An `openai.AsyncOpenAI`, whose connections are closed with it. Raises `InputError` where openai is missing."""
+    try:
+        import openai
+    except ImportError as error:
+        raise InputError(f"agents are given a client of openai: {install_command('agents')}") from error
+    # Nothing of the environment decides where the calls of a rollout go, and loopback has no certificate.
+    http = openai.DefaultAsyncHttpxClient(trust_env=False, verify=False)
+    return openai.AsyncOpenAI(base_url=address.openai_url, api_key=address.key, http_client=http)
 
 
 def _question(call: Call) -> dict[str, str]:

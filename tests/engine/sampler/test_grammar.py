@@ -104,9 +104,9 @@ def drawn_logits(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """The model's logits (V,) of each step of one sequence, in float64, as they come to be drawn from."""
     logits: list[np.ndarray] = []
 
-    def record(sequences: Sequence[object], logits_BV: Tensor, rows: Sequence[int]) -> object:
+    def record(sequences: Sequence[Any], logits_BV: Tensor, rows: Sequence[int]) -> object:
         logits.extend(logits_BV[list(rows)].double().numpy())
-        return draw(sequences, logits_BV, rows)  # type: ignore[arg-type]
+        return draw(sequences, logits_BV, rows)
 
     monkeypatch.setattr("cookhouse.engine.sampler.sampler.draw", record)
     return logits

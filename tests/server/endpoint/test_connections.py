@@ -1,4 +1,4 @@
-"""How answers come: with an id, and with signs of life as long as nothing else is to be said."""
+"""Answers over connections: their request ids, and pings while nothing is sampled."""
 
 import asyncio
 import threading
@@ -14,6 +14,7 @@ import pytest
 from tests.server.endpoint.conftest import MODEL, new_client
 from tests.server.endpoint.scripted import ScriptedEngine
 from tests.server.hosting import KEY, Host, hosted
+from tests.waiting import wait_until
 
 from cookhouse.engine.contract import SampleOutput
 from cookhouse.server.http.routes.endpoint import exchange
@@ -109,7 +110,7 @@ def test_what_fails_late_is_the_streams_last_event(tmp_path: Path, monkeypatch: 
         host.on_loop(host.service.requests.answers.dismiss)
         with pytest.raises(openai.APIError, match="the server is stopping"):
             list(stream)
-        assert not host.service.requests.answers._live
+        wait_until(lambda: not host.service.requests.answers._live)
 
 
 def test_what_is_made_comes_whole_with_pings_between(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ class TokensWithLogprobs:
     is_masked: Sequence[bool] | None = None
     """Of each token: a grammar took probability away before it was drawn, so that it is not trained. None: of none."""
     is_grammar_end: bool = False
-    """Whether a grammar ended it, without a stop token."""
+    """True if a grammar ended it, without a stop token."""
 
     @property
     def logprobs(self) -> Sequence[float]:

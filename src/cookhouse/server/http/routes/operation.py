@@ -93,8 +93,8 @@ async def exists() -> Response:
 
 
 @plain.get("/")
-async def which() -> JSONResponse:
-    """Say what answers here."""
+async def root() -> JSONResponse:
+    """Name this server, and the paths that it serves."""
     return JSONResponse({"name": "cookhouse", "version": __version__, "paths": ["/api/v1", "/v1", "/page/"]})
 
 

@@ -40,7 +40,7 @@ class StreamForm:
     end: bytes = b""
     """What follows the last event of one that does not."""
     ping: bytes = b": keepalive\n\n"
-    """What says nothing, and keeps a connection open: a comment, which every reader of events passes over."""
+    """Sent to keep an idle connection open: by default a comment, which readers of events skip."""
 
     def event(self, content: dict[str, Any]) -> bytes:
         named = b"event: " + str(content["type"]).encode() + b"\n" if self.are_named else b""
@@ -50,7 +50,7 @@ class StreamForm:
 OPENAI = StreamForm(are_named=False, failed=openai.error_body, end=b"data: [DONE]\n\n")
 ANTHROPIC = StreamForm(are_named=True, failed=anthropic.error_body, ping=b'event: ping\ndata: {"type": "ping"}\n\n')
 PING_SECONDS = 15.0
-"""Without an event, after which a stream is begun, or says that it goes on: proxies cut those that say nothing."""
+"""Seconds without an event until a ping is sent, since proxies close idle connections. A stream begins by then."""
 
 
 async def _owner(request: Request, service: ServiceOf) -> str:
@@ -129,8 +129,8 @@ async def stream(
     form: StreamForm,
     end: Callable[[], Chunks] = tuple,
 ) -> StreamingResponse:
-    """Server-sent events, as the engine says what they are made of. What is refused before the first, and soon, is no
-    stream.
+    """Server-sent events, as the engine samples. A request that fails before its first event, within `PING_SECONDS`,
+    is answered by its status; a later failure is the last event.
     """
 
     async def events() -> AsyncGenerator[bytes, None]:
@@ -169,14 +169,14 @@ async def stream(
 
 
 async def _settled(coming: asyncio.Future[bytes]) -> bool:
-    """True once it has come, false if it has not for long."""
+    """True if it has come within `PING_SECONDS`."""
     return bool((await asyncio.wait([coming], timeout=PING_SECONDS))[0])
 
 
 async def _kept_open(
     making: AsyncGenerator[bytes, None], first: asyncio.Future[bytes], ping: bytes
 ) -> AsyncIterator[bytes]:
-    """What is made, with a ping wherever nothing comes for long."""
+    """The events, with a ping after each `PING_SECONDS` without one."""
     coming = first
     try:
         while True:
